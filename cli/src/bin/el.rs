@@ -1,0 +1,2 @@
+//! The `el` command.
+fn main() {}

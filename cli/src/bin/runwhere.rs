@@ -1,0 +1,2 @@
+//! The `runwhere` command.
+fn main() {}
