@@ -1,1 +1,5 @@
 //! Placeholder.
+
+pub mod lang;
+
+pub use lang::Lang;
