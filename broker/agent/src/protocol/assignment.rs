@@ -1,0 +1,102 @@
+//! What to run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Digest;
+
+/// Reply of `GET /agent/v1/assignment`. It does not change during a lease.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// [`super::PROTOCOL_VERSION`].
+    pub protocol: u32,
+    /// Id of the job.
+    pub job_id: String,
+    /// Id of the trial.
+    pub trial_id: String,
+    /// Name of the job, for texts.
+    pub job_name: String,
+    /// The program.
+    pub command: Exec,
+    /// The whole environment of platform and user. The agent adds only `PATH`, `HOME`, `LANG` and
+    /// `TMPDIR` where they are absent, and the lease marker.
+    pub env: BTreeMap<String, String>,
+    /// Files of the work folder.
+    pub sync: Vec<SyncFile>,
+    /// Outputs of the earlier job of the lineage, written over the sync.
+    #[serde(default)]
+    pub restore: Vec<SyncFile>,
+    /// Folder to start in, relative to the work folder; usually `.`.
+    pub workdir: String,
+    /// Where the program leaves its checkpoints, relative to `workdir`; collected first.
+    #[serde(default)]
+    pub checkpoint: Option<String>,
+    /// GPUs that must be there.
+    pub gpus: Gpus,
+    /// Bytes of stdout and stderr together that are kept; what is beyond is counted only.
+    pub max_log_bytes: u64,
+    /// Seconds between the polite and the hard stop.
+    pub stop_grace_seconds: u64,
+    /// Bounds of the collection of outputs.
+    pub collect: CollectLimits,
+    /// Image of the job, where it has one.
+    #[serde(default)]
+    pub image: Option<String>,
+}
+
+impl fmt::Debug for Assignment {
+    // Values of the environment and of the command may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assignment")
+            .field("job_id", &self.job_id)
+            .field("trial_id", &self.trial_id)
+            .field("sync", &self.sync.len())
+            .field("restore", &self.restore.len())
+            .field("gpus", &self.gpus)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The program to start. Shell texts arrive as `["/bin/sh", "-c", text]`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exec {
+    /// Program and arguments; at least one.
+    pub argv: Vec<String>,
+}
+
+/// One file of the work folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncFile {
+    /// Relative path with `/` between its parts; no `..`, no empty part, not absolute.
+    pub path: String,
+    /// Of the content.
+    pub sha256: Digest,
+    /// Bytes.
+    pub size: u64,
+    /// Unix permission bits; only the lowest nine count. Absent means 0644.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+}
+
+/// GPUs of a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpus {
+    /// How many; 0 needs no check.
+    pub count: u32,
+    /// Canonical model name, for texts.
+    pub model: String,
+    /// Act as if they were there.
+    #[serde(default)]
+    pub pretend: bool,
+}
+
+/// Bounds of the collection of outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectLimits {
+    /// Bytes of all outputs together.
+    pub max_bytes: u64,
+    /// Seconds for all of it.
+    pub max_seconds: u64,
+}
