@@ -88,18 +88,10 @@ mod tests {
     fn text_and_value_are_inverse_and_only_one_spelling_is_read() {
         let digest = Digest::of(b"abc");
         let text = digest.to_string();
-        assert_eq!(
-            text,
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(text.parse(), Ok(digest));
-        for bad in [
-            "",
-            "ba78",
-            &text.to_uppercase(),
-            &format!("{text}0"),
-            &text.replace('b', "g"),
-        ] {
+        for bad in ["", "ba78", &text.to_uppercase(), &format!("{text}0"), &text.replace('b', "g")]
+        {
             assert_eq!(bad.parse::<Digest>(), Err(InvalidDigest), "{bad}");
         }
     }

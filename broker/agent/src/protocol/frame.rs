@@ -151,14 +151,9 @@ pub enum FrameError {
 /// # Errors
 /// A frame or the whole is too large.
 pub fn encode_frames(frames: &[LogFrame]) -> Result<Vec<u8>, FrameError> {
-    let total: usize = frames
-        .iter()
-        .map(|frame| FRAME_HEADER_BYTES + frame.bytes.len())
-        .sum();
+    let total: usize = frames.iter().map(|frame| FRAME_HEADER_BYTES + frame.bytes.len()).sum();
     if total > MAX_BATCH_BYTES {
-        return Err(FrameError::BatchTooLarge {
-            limit: MAX_BATCH_BYTES,
-        });
+        return Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES });
     }
     let mut out = Vec::with_capacity(total);
     for frame in frames {
@@ -205,20 +200,12 @@ pub fn decode_frames(mut data: Bytes) -> Result<Vec<LogFrame>, FrameError> {
         let offset = data.get_u64_le();
         let len = data.get_u32_le() as usize;
         if seq == 0 || (previous != 0 && previous.checked_add(1) != Some(seq)) {
-            return Err(FrameError::NotContiguous {
-                previous,
-                found: seq,
-            });
+            return Err(FrameError::NotContiguous { previous, found: seq });
         }
-        let stream = LogStream::from_number(number).ok_or(FrameError::UnknownStream {
-            seq,
-            stream: number,
-        })?;
+        let stream = LogStream::from_number(number)
+            .ok_or(FrameError::UnknownStream { seq, stream: number })?;
         if len > MAX_FRAME_BYTES {
-            return Err(FrameError::FrameTooLarge {
-                seq,
-                len: len as u64,
-            });
+            return Err(FrameError::FrameTooLarge { seq, len: len as u64 });
         }
         if data.remaining() < len {
             return Err(FrameError::Truncated);
@@ -227,29 +214,15 @@ pub fn decode_frames(mut data: Bytes) -> Result<Vec<LogFrame>, FrameError> {
         if let Some(expected) = *end
             && expected != offset
         {
-            return Err(FrameError::OffsetMismatch {
-                seq,
-                expected,
-                found: offset,
-            });
+            return Err(FrameError::OffsetMismatch { seq, expected, found: offset });
         }
-        *end = Some(
-            offset
-                .checked_add(len as u64)
-                .ok_or(FrameError::OffsetMismatch {
-                    seq,
-                    expected: 0,
-                    found: offset,
-                })?,
-        );
-        previous = seq;
-        frames.push(LogFrame {
+        *end = Some(offset.checked_add(len as u64).ok_or(FrameError::OffsetMismatch {
             seq,
-            stream,
-            time_us,
-            offset,
-            bytes: data.split_to(len),
-        });
+            expected: 0,
+            found: offset,
+        })?);
+        previous = seq;
+        frames.push(LogFrame { seq, stream, time_us, offset, bytes: data.split_to(len) });
     }
     Ok(frames)
 }
@@ -261,27 +234,21 @@ pub fn decode_frames(mut data: Bytes) -> Result<Vec<LogFrame>, FrameError> {
 /// A batch that is too large, damaged, or not contiguous.
 pub fn decode_batch(compressed: &[u8]) -> Result<Vec<LogFrame>, FrameError> {
     if compressed.len() > MAX_BATCH_COMPRESSED_BYTES {
-        return Err(FrameError::BatchTooLarge {
-            limit: MAX_BATCH_COMPRESSED_BYTES,
-        });
+        return Err(FrameError::BatchTooLarge { limit: MAX_BATCH_COMPRESSED_BYTES });
     }
     if compressed.is_empty() {
         return Ok(Vec::new());
     }
     let mut decoder = zstd::stream::read::Decoder::with_buffer(compressed)
         .map_err(|_| FrameError::Compression)?;
-    decoder
-        .window_log_max(MAX_WINDOW_LOG)
-        .map_err(|_| FrameError::Compression)?;
+    decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| FrameError::Compression)?;
     let mut raw = Vec::with_capacity(compressed.len().saturating_mul(2).min(MAX_BATCH_BYTES));
     decoder
         .take(MAX_BATCH_BYTES as u64 + 1)
         .read_to_end(&mut raw)
         .map_err(|_| FrameError::Compression)?;
     if raw.len() > MAX_BATCH_BYTES {
-        return Err(FrameError::BatchTooLarge {
-            limit: MAX_BATCH_BYTES,
-        });
+        return Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES });
     }
     decode_frames(Bytes::from(raw))
 }
@@ -358,27 +325,11 @@ mod tests {
             change(&mut frames);
             decode_frames(Bytes::from(encode_frames(&frames).unwrap())).unwrap_err()
         };
-        assert_eq!(
-            refused(&|f| f[1].seq = 6),
-            FrameError::NotContiguous {
-                previous: 4,
-                found: 6
-            }
-        );
-        assert_eq!(
-            refused(&|f| f[0].seq = 0),
-            FrameError::NotContiguous {
-                previous: 0,
-                found: 0
-            }
-        );
+        assert_eq!(refused(&|f| f[1].seq = 6), FrameError::NotContiguous { previous: 4, found: 6 });
+        assert_eq!(refused(&|f| f[0].seq = 0), FrameError::NotContiguous { previous: 0, found: 0 });
         assert_eq!(
             refused(&|f| f[1].offset = 4),
-            FrameError::OffsetMismatch {
-                seq: 5,
-                expected: 3,
-                found: 4
-            }
+            FrameError::OffsetMismatch { seq: 5, expected: 3, found: 4 }
         );
         let mut raw = encode_frames(&base).unwrap();
         raw[8] = 3;
@@ -392,12 +343,7 @@ mod tests {
     fn a_bomb_is_refused_without_being_unpacked() {
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
         assert!(bomb.len() < 1 << 20);
-        assert_eq!(
-            decode_batch(&bomb),
-            Err(FrameError::BatchTooLarge {
-                limit: MAX_BATCH_BYTES
-            })
-        );
+        assert_eq!(decode_batch(&bomb), Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES }));
     }
 
     #[test]
@@ -409,14 +355,8 @@ mod tests {
             offset: 0,
             bytes: Bytes::from(vec![0; MAX_FRAME_BYTES + 1]),
         };
-        let error = FrameError::FrameTooLarge {
-            seq: 1,
-            len: MAX_FRAME_BYTES as u64 + 1,
-        };
-        assert_eq!(
-            encode_frames(std::slice::from_ref(&big)),
-            Err(error.clone())
-        );
+        let error = FrameError::FrameTooLarge { seq: 1, len: MAX_FRAME_BYTES as u64 + 1 };
+        assert_eq!(encode_frames(std::slice::from_ref(&big)), Err(error.clone()));
         let mut raw = Vec::new();
         raw.put_u64_le(1);
         raw.put_u8(1);
