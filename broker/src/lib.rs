@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The broker of runwhere: driver, store, blobs, logs, sync, accounts, HTTP.
+
+pub mod store;

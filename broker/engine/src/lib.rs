@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The pure decisions of runwhere: jobs, trials, leases, metering, ledger, budgets.
+//!
+//! Nothing here reads a clock, does I/O or draws randomness. A [`Unit`] is one trial with its job
+//! and its present lease; [`Unit::wake`] says what is due at an instant and which provider call
+//! to make, [`Unit::apply`] takes in what happened. The caller makes every change durable before
+//! it performs the returned [`Call`], so that a crash at any point leaves a state from which the
+//! same functions go on.
+
+pub mod account;
+pub mod budget;
+pub mod event;
+pub mod evidence;
+pub mod job;
+pub mod lease;
+pub mod ledger;
+pub mod meter;
+pub mod policy;
+pub mod trial;
+
+pub use account::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
+pub use budget::Budget;
+pub use event::{EventRecord, Subject};
+pub use evidence::Evidence;
+pub use job::{EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile};
+pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot};
+pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
+pub use meter::Meter;
+pub use policy::Policy;
+pub use trial::{Desired, Exit, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState};

@@ -1,0 +1,58 @@
+//! The bounds and pauses the engine works with, as data.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Timings and limits. The defaults are what `serve` uses.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// How long one provider call may take before its outcome counts as unknown.
+    pub call_timeout: Duration,
+    /// First pause after a refused launch; doubled per attempt up to `launch_retry_max`.
+    pub launch_retry: Duration,
+    /// Longest pause between launch attempts.
+    pub launch_retry_max: Duration,
+    /// How long a trial may wait for capacity before it is given up.
+    pub queue_limit: Duration,
+    /// Pause between reads while something is unsettled.
+    pub poll: Duration,
+    /// Longest pause between release attempts; they never end.
+    pub release_retry_max: Duration,
+    /// An agent silent this long makes the broker ask the provider about the node.
+    pub agent_silence: Duration,
+    /// A running node whose agent stays silent this long is given up.
+    pub agent_lost: Duration,
+    /// Time from SIGTERM to SIGKILL.
+    pub stop_grace: Duration,
+    /// Bound on the time to collect outputs.
+    pub collect_limit: Duration,
+    /// Bound on the bytes to collect.
+    pub collect_bytes: u64,
+    /// Largest stored log of one trial in bytes.
+    pub log_bytes: u64,
+    /// How long an agent goes on without its broker.
+    pub agent_ttl: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        const GIB: u64 = 1 << 30;
+        Self {
+            call_timeout: Duration::from_secs(120),
+            launch_retry: Duration::from_secs(2),
+            launch_retry_max: Duration::from_secs(60),
+            queue_limit: Duration::from_secs(24 * 3600),
+            poll: Duration::from_secs(2),
+            release_retry_max: Duration::from_secs(60),
+            agent_silence: Duration::from_secs(30),
+            agent_lost: Duration::from_secs(600),
+            stop_grace: Duration::from_secs(10),
+            collect_limit: Duration::from_secs(600),
+            collect_bytes: 20 * GIB,
+            log_bytes: 10 * GIB,
+            agent_ttl: Duration::from_secs(24 * 3600),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Trials: one independent workload each.
+
+use jiff::Timestamp;
+use runwhere_model::{JobId, LeaseId, ProjectId, TrialId, WorkspaceId};
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::job::EndReason;
+
+/// Where a trial is. Terminal states never change.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialState {
+    /// Waits for capacity or its turn.
+    Queued,
+    /// A node is being made.
+    Provisioning,
+    /// The node prepares the work folder.
+    Preparing,
+    /// User code runs.
+    Running,
+    /// User code ended; logs and outputs are being collected.
+    Collecting,
+    /// Ended with 0.
+    Succeeded,
+    /// Ended otherwise.
+    Failed,
+    /// Execution lost after user code had started.
+    Lost,
+    /// Ran longer than allowed.
+    TimedOut,
+    /// Stopped by a user.
+    Cancelled,
+}
+
+impl TrialState {
+    /// Every state.
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Provisioning,
+        Self::Preparing,
+        Self::Running,
+        Self::Collecting,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Lost,
+        Self::TimedOut,
+        Self::Cancelled,
+    ];
+
+    /// Whether it has ended.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued
+            | Self::Provisioning
+            | Self::Preparing
+            | Self::Running
+            | Self::Collecting => false,
+            Self::Succeeded | Self::Failed | Self::Lost | Self::TimedOut | Self::Cancelled => true,
+        }
+    }
+
+    /// The internal word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Provisioning => "provisioning",
+            Self::Preparing => "preparing",
+            Self::Running => "running",
+            Self::Collecting => "collecting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What the user wants of a trial now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Desired {
+    /// Go on.
+    Run,
+    /// End because a user said so.
+    Stop,
+    /// End because time is up.
+    TimeOut,
+}
+
+/// How the user's program ended, raw.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal that ended it.
+    pub signal: Option<i32>,
+}
+
+/// What became of the outputs; independent of the trial's state.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum OutputState {
+    /// There was nothing to collect.
+    None,
+    /// Not collected yet.
+    Pending,
+    /// All collected files are stored and read back.
+    Uploaded {
+        /// How many.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Not all were.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One stored output file.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Relative path in the work folder.
+    pub path: String,
+    /// Lower-case hexadecimal SHA-256.
+    pub sha256: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// It lies under the checkpoint path.
+    pub checkpoint: bool,
+}
+
+/// The end of a log as the agent states it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct LogSeal {
+    /// Number of frames.
+    pub frames: u64,
+    /// Bytes of program output.
+    pub bytes: u64,
+}
+
+/// A line the platform adds to the log; the text is made at the edge.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlatformLine {
+    /// A node is being made.
+    CreatingNode,
+    /// The node starts and joins.
+    NodeJoining,
+    /// GPUs are ready, the task is deployed.
+    GpuReady,
+    /// User code runs.
+    Running,
+}
+
+/// One independent workload.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Its id.
+    pub id: TrialId,
+    /// Row version, for the store's check.
+    pub version: u64,
+    /// Tenant.
+    pub workspace: WorkspaceId,
+    /// Tenant's part.
+    pub project: ProjectId,
+    /// Its job.
+    pub job: JobId,
+    /// Its place among the job's trials, from 0.
+    pub index: u32,
+    /// Where it is.
+    pub state: TrialState,
+    /// Since when.
+    pub since: Timestamp,
+    /// What is wanted of it.
+    pub desired: Desired,
+    /// When the stop or time-out was asked for.
+    pub desired_at: Option<Timestamp>,
+    /// Its present or last lease.
+    pub lease: Option<LeaseId>,
+    /// How many leases it has had.
+    pub attempts: u32,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When user code started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// How the program ended.
+    pub exit: Option<Exit>,
+    /// Why it ended.
+    pub end_reason: Option<EndReason>,
+    /// What became of the outputs.
+    pub outputs: OutputState,
+    /// The sealed log.
+    pub log: Option<LogSeal>,
+    /// What was the last thing a provider refused, while it waits for capacity.
+    pub waiting_for: Option<String>,
+    /// All its leases have ended with evidence.
+    pub cleanup_confirmed: bool,
+    /// That evidence.
+    pub evidence: Vec<Evidence>,
+    /// Highest agent event applied, so that repeats are harmless.
+    pub agent_seq: u64,
+    /// When it is to be woken next.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Trial {
+    /// Platform lines that the trial's past implies, in order.
+    pub fn platform_lines(&self) -> &'static [PlatformLine] {
+        use PlatformLine::{CreatingNode, GpuReady, NodeJoining, Running};
+        const ALL: [PlatformLine; 4] = [CreatingNode, NodeJoining, GpuReady, Running];
+        if self.started_at.is_some() {
+            return &ALL;
+        }
+        match self.state {
+            TrialState::Provisioning => &ALL[..1],
+            TrialState::Preparing => &ALL[..3],
+            TrialState::Running | TrialState::Collecting => &ALL,
+            TrialState::Queued
+            | TrialState::Succeeded
+            | TrialState::Failed
+            | TrialState::Lost
+            | TrialState::TimedOut
+            | TrialState::Cancelled => &[],
+        }
+    }
+}
