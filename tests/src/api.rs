@@ -56,20 +56,12 @@ impl Api {
             .enable_all()
             .build()
             .expect("a runtime");
-        Api {
-            url: url.to_owned(),
-            token: token.to_owned(),
-            client,
-            runtime: Arc::new(runtime),
-        }
+        Api { url: url.to_owned(), token: token.to_owned(), client, runtime: Arc::new(runtime) }
     }
 
     /// The same server, another caller.
     pub fn with_token(&self, token: &str) -> Self {
-        Api {
-            token: token.to_owned(),
-            ..self.clone()
-        }
+        Api { token: token.to_owned(), ..self.clone() }
     }
 
     /// Sends one request; `None` where no answer came.
@@ -80,11 +72,8 @@ impl Api {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Option<Reply> {
-        let url = if path.starts_with("http") {
-            path.to_owned()
-        } else {
-            format!("{}{path}", self.url)
-        };
+        let url =
+            if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.url) };
         let method = method.parse().expect("a method");
         let mut request = self.client.request(method, url);
         if !self.token.is_empty() && !path.starts_with("http") {
@@ -142,11 +131,8 @@ impl Api {
     /// POST of a JSON body with further headers.
     #[track_caller]
     pub fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
-        let headers: Vec<_> = [("Content-Type", "application/json")]
-            .iter()
-            .chain(headers)
-            .copied()
-            .collect();
+        let headers: Vec<_> =
+            [("Content-Type", "application/json")].iter().chain(headers).copied().collect();
         self.send("POST", path, &headers, Some(body.to_string().into_bytes()))
     }
 
@@ -162,8 +148,7 @@ impl Api {
         let quote = json!({"gpu_model": "NVIDIA A100-80GB", "gpu_count": 1, "task_type": "training", "spot_allowed": true, "top_n": 1});
         let body = self.post("/api/v1/comparison/quote", &quote).expect(200);
         let key = body["recommendations"][0]["offer"]["offer_key"].as_str();
-        key.unwrap_or_else(|| panic!("no offer in {body}"))
-            .to_owned()
+        key.unwrap_or_else(|| panic!("no offer in {body}")).to_owned()
     }
 
     /// Syncs `files` for `job` as a client does and returns the sync's id.
@@ -179,10 +164,8 @@ impl Api {
         for wanted in diff["files_to_upload"].as_array().into_iter().flatten() {
             let path = wanted["path"].as_str().expect("a path");
             let url = wanted["presigned_url"].as_str().expect("an address");
-            let (_, content) = files
-                .iter()
-                .find(|(known, _)| *known == path)
-                .expect("a path of the manifest");
+            let (_, content) =
+                files.iter().find(|(known, _)| *known == path).expect("a path of the manifest");
             let reply = self.send(
                 "PUT",
                 url,
@@ -225,23 +208,15 @@ impl Api {
     /// A job's newest 5000 log lines.
     #[track_caller]
     pub fn logs(&self, job: &str) -> Vec<String> {
-        let body = self
-            .get(&format!("/api/v1/jobs/{job}/logs?tail=5000"))
-            .expect(200);
+        let body = self.get(&format!("/api/v1/jobs/{job}/logs?tail=5000")).expect(200);
         let lines = body["lines"].as_array().cloned().unwrap_or_default();
-        lines
-            .into_iter()
-            .map(|line| line.as_str().expect("lines are text").to_owned())
-            .collect()
+        lines.into_iter().map(|line| line.as_str().expect("lines are text").to_owned()).collect()
     }
 
     /// A job's newest lines without those of the platform.
     #[track_caller]
     pub fn program_lines(&self, job: &str) -> Vec<String> {
-        self.logs(job)
-            .into_iter()
-            .filter(|line| !line.starts_with("[runwhere]"))
-            .collect()
+        self.logs(job).into_iter().filter(|line| !line.starts_with("[runwhere]")).collect()
     }
 
     /// Waits until the job has a status that is an end.
@@ -249,25 +224,18 @@ impl Api {
     pub fn wait_end(&self, job: &str) -> Value {
         crate::eventually_within(Duration::from_secs(60), &format!("{job} ends"), || {
             let found = self.job(job);
-            matches!(
-                found["status"].as_str(),
-                Some("succeeded" | "failed" | "stopped")
-            )
-            .then_some(found)
+            matches!(found["status"].as_str(), Some("succeeded" | "failed" | "stopped"))
+                .then_some(found)
         })
     }
 
     /// Waits until the job has `status`.
     #[track_caller]
     pub fn wait_status(&self, job: &str, status: &str) -> Value {
-        crate::eventually_within(
-            Duration::from_secs(60),
-            &format!("{job} is {status}"),
-            || {
-                let found = self.job(job);
-                (found["status"] == status).then_some(found)
-            },
-        )
+        crate::eventually_within(Duration::from_secs(60), &format!("{job} is {status}"), || {
+            let found = self.job(job);
+            (found["status"] == status).then_some(found)
+        })
     }
 
     /// Waits until the release of the job's node is confirmed.

@@ -28,9 +28,8 @@ impl PublishedClient {
     pub fn logged_in(folder: &Path, server: &Server) -> Self {
         let client = Self::new(folder);
         let token = server.first_token();
-        let login = client
-            .runner
-            .run_with_input(&["login", "--endpoint", &server.url()], token.as_bytes());
+        let login =
+            client.runner.run_with_input(&["login", "--endpoint", &server.url()], token.as_bytes());
         login.expect_code(0);
         client
     }

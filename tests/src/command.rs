@@ -164,17 +164,11 @@ impl Running {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
         let stdout = Pipe::read(child.stdout.take().expect("is piped"));
         let stderr = Pipe::read(child.stderr.take().expect("is piped"));
-        Running {
-            command: line,
-            child,
-            stdout,
-            stderr,
-        }
+        Running { command: line, child, stdout, stderr }
     }
 
     /// The process id.
@@ -271,15 +265,10 @@ impl Pipe {
         let reader = std::thread::spawn(move || {
             let mut part = [0; 16 * 1024];
             while let Ok(count @ 1..) = source.read(&mut part) {
-                kept.lock()
-                    .expect("no reader panics")
-                    .extend_from_slice(&part[..count]);
+                kept.lock().expect("no reader panics").extend_from_slice(&part[..count]);
             }
         });
-        Pipe {
-            bytes,
-            reader: Some(reader),
-        }
+        Pipe { bytes, reader: Some(reader) }
     }
 
     fn text(&self) -> String {

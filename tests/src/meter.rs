@@ -26,37 +26,22 @@ impl LocalMeter {
 
 /// The meters of all nodes that a data folder's provider ever started.
 pub fn meters(data_dir: &Path) -> Vec<LocalMeter> {
-    let nodes = fs::read_dir(data_dir.join("local"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut found: Vec<_> = nodes
-        .filter_map(|node| read(node.path().join("meter.jsonl")))
-        .collect();
+    let nodes = fs::read_dir(data_dir.join("local")).into_iter().flatten().flatten();
+    let mut found: Vec<_> =
+        nodes.filter_map(|node| read(node.path().join("meter.jsonl"))).collect();
     found.sort_by_key(|meter| meter.start);
     found
 }
 
 fn read(path: PathBuf) -> Option<LocalMeter> {
     let text = fs::read_to_string(&path).ok()?;
-    let mut meter = LocalMeter {
-        path,
-        start: None,
-        stop: None,
-        starts: 0,
-    };
+    let mut meter = LocalMeter { path, start: None, stop: None, starts: 0 };
     // A line that is being written has no end yet.
-    for line in text
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'))
-    {
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
         let value: serde_json::Value =
             serde_json::from_str(line).expect("the meter's lines are JSON");
-        let at: Timestamp = value["at"]
-            .as_str()
-            .expect("a time")
-            .parse()
-            .expect("an RFC 3339 time");
+        let at: Timestamp =
+            value["at"].as_str().expect("a time").parse().expect("an RFC 3339 time");
         match value["event"].as_str() {
             Some("start") => {
                 meter.starts += 1;

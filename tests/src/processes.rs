@@ -18,10 +18,7 @@ impl Processes {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids =
             entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-        Processes(
-            ids.filter(|&id| id != me && belongs(id, folder, &mark) && alive(id))
-                .collect(),
-        )
+        Processes(ids.filter(|&id| id != me && belongs(id, folder, &mark) && alive(id)).collect())
     }
 
     /// Whether there are none.
@@ -35,10 +32,7 @@ impl Processes {
             .iter()
             .map(|id| {
                 let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-                format!(
-                    "{id}: {}",
-                    String::from_utf8_lossy(&line).replace('\0', " ")
-                )
+                format!("{id}: {}", String::from_utf8_lossy(&line).replace('\0', " "))
             })
             .collect()
     }

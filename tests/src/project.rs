@@ -32,11 +32,7 @@ impl Project {
             .tempdir()
             .expect("a temporary folder");
         let control = Control::new();
-        let project = Project {
-            folder,
-            control,
-            name: name.to_owned(),
-        };
+        let project = Project { folder, control, name: name.to_owned() };
         project.write("train.sh", program);
         project.write("train.yaml", &project.yaml());
         project
@@ -107,9 +103,7 @@ impl Control {
 
     /// The text of a file in it, if it is there.
     pub fn read(&self, name: &str) -> Option<String> {
-        fs::read(self.file(name))
-            .ok()
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        fs::read(self.file(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Waits until the program has started.
@@ -127,10 +121,7 @@ impl Control {
 
     /// Removes everything, for the next run.
     pub fn clear(&self) {
-        for entry in fs::read_dir(self.path())
-            .expect("the folder is ours")
-            .flatten()
-        {
+        for entry in fs::read_dir(self.path()).expect("the folder is ours").flatten() {
             let _ = fs::remove_file(entry.path());
         }
     }

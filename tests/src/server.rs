@@ -21,13 +21,8 @@ pub fn runwhere_bin() -> PathBuf {
 }
 
 pub(crate) fn path_from(variable: &str) -> PathBuf {
-    let path = std::env::var_os(variable)
-        .map(PathBuf::from)
-        .unwrap_or_default();
-    assert!(
-        path.is_file(),
-        "{variable} names no file: run tests/run, or set it to the program"
-    );
+    let path = std::env::var_os(variable).map(PathBuf::from).unwrap_or_default();
+    assert!(path.is_file(), "{variable} names no file: run tests/run, or set it to the program");
     path
 }
 
@@ -46,12 +41,7 @@ pub struct ServerOptions {
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        ServerOptions {
-            try_locally: true,
-            data_dir: None,
-            arguments: Vec::new(),
-            config: None,
-        }
+        ServerOptions { try_locally: true, data_dir: None, arguments: Vec::new(), config: None }
     }
 }
 
@@ -81,32 +71,19 @@ impl Server {
             .tempdir()
             .expect("a temporary folder");
         open_to_all(folder.path());
-        let data_dir = options
-            .data_dir
-            .clone()
-            .unwrap_or_else(|| folder.path().join("data"));
+        let data_dir = options.data_dir.clone().unwrap_or_else(|| folder.path().join("data"));
         if let Some(config) = &options.config {
             fs::create_dir_all(&data_dir).expect("the data folder");
             fs::write(data_dir.join("config.toml"), config).expect("config.toml");
         }
         fs::create_dir_all(folder.path().join("home")).expect("a home");
-        let mut server = Server {
-            options,
-            port: free_port(),
-            folder,
-            data_dir,
-            process: None,
-        };
+        let mut server = Server { options, port: free_port(), folder, data_dir, process: None };
         server.launch();
         server
     }
 
     fn runner(&self) -> Runner {
-        Runner::new(
-            &runwhere_bin(),
-            &self.folder.path().join("home"),
-            self.folder.path(),
-        )
+        Runner::new(&runwhere_bin(), &self.folder.path().join("home"), self.folder.path())
     }
 
     fn launch(&mut self) {
@@ -120,12 +97,7 @@ impl Server {
         let mut process = self.runner().start(&arguments);
         let probe = Api::new(&self.url(), "");
         eventually_within(Duration::from_secs(60), "the server is ready", || {
-            assert!(
-                !process.ended(),
-                "serve ended: {}\n{}",
-                process.stdout(),
-                process.stderr()
-            );
+            assert!(!process.ended(), "serve ended: {}\n{}", process.stdout(), process.stderr());
             probe.try_get("/readyz").filter(|reply| reply.status == 200)
         });
         self.process = Some(process);
@@ -151,10 +123,7 @@ impl Server {
 
     /// What the server said on standard error since its last start.
     pub fn stderr(&self) -> String {
-        self.process
-            .as_ref()
-            .map(Running::stderr)
-            .unwrap_or_default()
+        self.process.as_ref().map(Running::stderr).unwrap_or_default()
     }
 
     /// The token that the first start wrote.
@@ -203,9 +172,7 @@ impl Server {
     pub fn leftovers(&self) -> Processes {
         let mut found = Processes::of(&self.data_dir);
         if let Some(process) = &self.process {
-            found
-                .0
-                .remove(&i32::try_from(process.pid()).expect("process ids are small"));
+            found.0.remove(&i32::try_from(process.pid()).expect("process ids are small"));
         }
         found
     }

@@ -46,14 +46,9 @@ impl Template<'_> {
         let wanted = expected.lines().count();
         let found = tidy(text);
         let lines: Vec<&str> = found.lines().collect();
-        let present = lines
-            .windows(wanted.max(1))
-            .any(|window| matches_from(&expected, &window.join("\n")));
-        assert!(
-            present,
-            "text not found\n--- expected\n{}\n--- within\n{text}\n---",
-            self.0
-        );
+        let present =
+            lines.windows(wanted.max(1)).any(|window| matches_from(&expected, &window.join("\n")));
+        assert!(present, "text not found\n--- expected\n{}\n--- within\n{text}\n---", self.0);
     }
 }
 
@@ -76,17 +71,14 @@ fn matches_from(template: &str, text: &str) -> bool {
 }
 
 fn next_placeholder(template: &str) -> Option<(&str, &str, &str)> {
-    const NAMES: [&str; 8] = [
-        "id", "node", "price", "count", "minutes", "seconds", "time", "word",
-    ];
+    const NAMES: [&str; 8] = ["id", "node", "price", "count", "minutes", "seconds", "time", "word"];
     let mut from = 0;
     while let Some(open) = template[from..].find('{').map(|at| from + at) {
         let after = &template[open + 1..];
-        if let Some(name) = NAMES.iter().find(|name| {
-            after
-                .strip_prefix(**name)
-                .is_some_and(|rest| rest.starts_with('}'))
-        }) {
+        if let Some(name) = NAMES
+            .iter()
+            .find(|name| after.strip_prefix(**name).is_some_and(|rest| rest.starts_with('}')))
+        {
             return Some((&template[..open], name, &after[name.len() + 1..]));
         }
         from = open + 1;
@@ -128,9 +120,7 @@ fn decimal(text: &str) -> Option<usize> {
 fn hexadecimal_id(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {
         rest.len() == 8
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+            && rest.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     })
 }
 
@@ -147,11 +137,7 @@ pub fn plain_terminal(raw: &str) -> String {
                     while rest.next().is_some_and(|next| !('@'..='~').contains(&next)) {}
                 }
                 Some(']') => {
-                    while rest
-                        .next()
-                        .is_some_and(|next| next != '\u{7}' && next != '\u{1b}')
-                    {
-                    }
+                    while rest.next().is_some_and(|next| next != '\u{7}' && next != '\u{1b}') {}
                 }
                 _ => {
                     rest.next();
@@ -162,12 +148,7 @@ pub fn plain_terminal(raw: &str) -> String {
     }
     let lines: Vec<&str> = plain
         .split('\n')
-        .map(|line| {
-            line.trim_end_matches('\r')
-                .rsplit('\r')
-                .next()
-                .unwrap_or_default()
-        })
+        .map(|line| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default())
         .collect();
     lines.join("\n")
 }
@@ -180,12 +161,7 @@ pub fn table_cells(text: &str) -> Vec<Vec<String>> {
         .map(|line| line.replace('┃', "│"))
         .filter_map(|line| {
             let inner = line.trim().strip_prefix('│')?.strip_suffix('│')?.to_owned();
-            Some(
-                inner
-                    .split('│')
-                    .map(|cell| cell.trim().to_owned())
-                    .collect(),
-            )
+            Some(inner.split('│').map(|cell| cell.trim().to_owned()).collect())
         })
         .collect()
 }
