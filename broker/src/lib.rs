@@ -1,3 +1,5 @@
 //! The broker of runwhere: driver, store, blobs, logs, sync, accounts, HTTP.
 
+pub mod accounts;
+pub mod api;
 pub mod store;

@@ -1,0 +1,5 @@
+//! HTTP: routes, envelopes, languages. Handlers translate; decisions are made elsewhere.
+
+pub mod agent;
+pub mod runwhere;
+pub mod text;
