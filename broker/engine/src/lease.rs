@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use runwhere_model::{
-    GpuCount, GpuModelId, HourlyPrice, JobId, LeaseId, NodeId, OfferKey, ProjectId, TrialId,
-    WorkspaceId,
+    Capabilities, GpuCount, GpuModelId, HourlyPrice, JobId, LeaseId, NodeId, OfferKey, ProjectId,
+    TrialId, WorkspaceId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,8 @@ pub struct Lease {
     pub ceiling: HourlyPrice,
     /// The price it is metered at.
     pub price: PriceSnapshot,
+    /// What the provider promised when the intent was made.
+    pub capabilities: Capabilities,
     /// When the intent was made.
     pub intended_at: Timestamp,
     /// When the launch was called first.
@@ -170,6 +172,8 @@ pub struct Lease {
     pub seen_at: Option<Timestamp>,
     /// It is to be ended, whatever comes back.
     pub release_wanted: bool,
+    /// The provider has accepted the termination; reads must show the end.
+    pub release_acked: bool,
     /// Complete reads without the node (or without any node), in order.
     pub absent_reads: Vec<Timestamp>,
     /// Failed release attempts so far.

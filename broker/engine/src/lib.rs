@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod meter;
 pub mod policy;
 pub mod trial;
+pub mod unit;
 
 pub use account::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
 pub use budget::Budget;
@@ -26,4 +27,10 @@ pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapsh
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
-pub use trial::{Desired, Exit, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState};
+pub use trial::{
+    Desired, Exit, ExitCause, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState,
+};
+pub use unit::{
+    AgentEvent, AgentOrder, BudgetContext, Call, Context, FreshLease, FxRate, Outcome, Step,
+    StepError, Unit,
+};

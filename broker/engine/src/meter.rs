@@ -1,7 +1,13 @@
 //! The billed time of a lease and its cutting into segments.
 
 use jiff::Timestamp;
+use runwhere_model::{Metering, Money, MoneyError, cost_between, cost_total};
 use serde::{Deserialize, Serialize};
+
+use crate::lease::Lease;
+use crate::ledger::UsageSegment;
+
+const HOUR_MICROS: i64 = 3_600_000_000;
 
 /// When billing ran, and how much of it is already in the ledger.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -18,4 +24,129 @@ pub struct Meter {
     pub charged_to: Option<Timestamp>,
     /// Number of segments cut so far.
     pub segments: u32,
+}
+
+impl Meter {
+    /// Takes in a start. The provider's word replaces our own observation as long as nothing has
+    /// been charged by it.
+    pub fn start(&mut self, provider: Option<Timestamp>, observed: Timestamp) {
+        match (provider, self.started_at) {
+            (Some(at), None) => self.started_at = Some(at),
+            (Some(at), Some(_)) if self.estimated && self.charged_to.is_none() => {
+                self.started_at = Some(at);
+                self.estimated = false;
+            }
+            (None, None) => {
+                self.started_at = Some(observed);
+                self.estimated = true;
+            }
+            (Some(_) | None, Some(_)) => {}
+        }
+    }
+
+    /// Takes in an end; the first one stays, except that the provider's word replaces an
+    /// observation. An end before the start counts as no time at all.
+    pub fn stop(&mut self, provider: Option<Timestamp>, observed: Timestamp) {
+        let Some(started_at) = self.started_at else { return };
+        if self.stopped_at.is_some() {
+            return;
+        }
+        self.estimated |= provider.is_none();
+        self.stopped_at = Some(provider.unwrap_or(observed).max(started_at));
+    }
+
+    /// Billed microseconds as of an instant: under the provider's rule, as if it ended then.
+    pub fn billed_micros(&self, metering: &Metering, now: Timestamp) -> u64 {
+        let Some(started_at) = self.started_at else { return 0 };
+        let end = self.stopped_at.unwrap_or(now);
+        metering.billed_micros(micros_between(started_at, end)).max(self.charged_micros)
+    }
+
+    /// Exact cost as of an instant.
+    pub fn cost(&self, lease: &Lease, now: Timestamp) -> Result<Money, MoneyError> {
+        cost_total(lease.price.price, self.billed_micros(&lease.capabilities.metering, now))
+    }
+
+    /// The next instant at which a segment is to be cut: the next UTC hour.
+    pub fn next_cut(&self) -> Option<Timestamp> {
+        match self.stopped_at {
+            Some(_) => None,
+            None => self.charged_to.or(self.started_at).and_then(next_hour),
+        }
+    }
+}
+
+/// Cuts what can be charged for good: whole UTC hours of a running meter; everything, with the
+/// provider's rounding and minimum in the last piece, of a stopped one.
+///
+/// Returns the segments and moves the meter on. Called twice it returns nothing the second time.
+pub fn cut(lease: &mut Lease, now: Timestamp) -> Result<Vec<UsageSegment>, MoneyError> {
+    let metering = lease.capabilities.metering;
+    let Some(started_at) = lease.meter.started_at else { return Ok(Vec::new()) };
+    let stopped_at = lease.meter.stopped_at;
+    let end = stopped_at.unwrap_or(now);
+    let granule = i64::try_from(metering.granularity.as_micros()).unwrap_or(i64::MAX).max(1);
+    let mut segments = Vec::new();
+    let mut at = lease.meter.charged_to.unwrap_or(started_at);
+    loop {
+        let boundary = next_hour(at).filter(|hour| *hour < end);
+        let (to, billed) = match (boundary, stopped_at) {
+            (Some(hour), _) => {
+                // Only full granules: the rest is decided by the provider's rule at the end.
+                let elapsed = micros_between(started_at, hour);
+                (hour, elapsed - elapsed % granule.unsigned_abs())
+            }
+            (None, Some(stop)) => (stop, metering.billed_micros(micros_between(started_at, stop))),
+            (None, None) => break,
+        };
+        let from_micros = lease.meter.charged_micros;
+        let to_micros = billed.max(from_micros);
+        if to_micros > from_micros {
+            segments.push(segment(lease, (at, to), (from_micros, to_micros))?);
+            lease.meter.segments += 1;
+            lease.meter.charged_micros = to_micros;
+        }
+        lease.meter.charged_to = Some(to);
+        at = to;
+        if boundary.is_none() {
+            break;
+        }
+    }
+    Ok(segments)
+}
+
+fn segment(
+    lease: &Lease,
+    (start, end): (Timestamp, Timestamp),
+    (from, to): (u64, u64),
+) -> Result<UsageSegment, MoneyError> {
+    Ok(UsageSegment {
+        id: format!("{}.{}", lease.id, lease.meter.segments),
+        workspace: lease.workspace.clone(),
+        project: lease.project.clone(),
+        job: lease.job.clone(),
+        trial: lease.trial.clone(),
+        lease: lease.id.clone(),
+        node: lease.node.clone(),
+        offer: lease.offer.clone(),
+        start,
+        end,
+        billed_from_micros: from,
+        billed_to_micros: to,
+        price: lease.price.price,
+        price_snapshot: lease.price.snapshot.clone(),
+        amount: cost_between(lease.price.price, from, to)?,
+        estimated: lease.meter.estimated,
+    })
+}
+
+/// Whole microseconds from one instant to a later one; 0 when it is not later.
+pub fn micros_between(start: Timestamp, end: Timestamp) -> u64 {
+    u64::try_from(end.as_microsecond().saturating_sub(start.as_microsecond())).unwrap_or(0)
+}
+
+fn next_hour(after: Timestamp) -> Option<Timestamp> {
+    let micros = after.as_microsecond();
+    let hour = micros.div_euclid(HOUR_MICROS).checked_add(1)?.checked_mul(HOUR_MICROS)?;
+    Timestamp::from_microsecond(hour).ok()
 }

@@ -22,8 +22,12 @@ pub struct Policy {
     pub release_retry_max: Duration,
     /// An agent silent this long makes the broker ask the provider about the node.
     pub agent_silence: Duration,
+    /// How often a lease with a connected agent is looked at all the same.
+    pub agent_check: Duration,
     /// A running node whose agent stays silent this long is given up.
     pub agent_lost: Duration,
+    /// How long the work folder may take to be prepared.
+    pub prepare_limit: Duration,
     /// Time from SIGTERM to SIGKILL.
     pub stop_grace: Duration,
     /// Bound on the time to collect outputs.
@@ -46,8 +50,10 @@ impl Default for Policy {
             queue_limit: Duration::from_secs(24 * 3600),
             poll: Duration::from_secs(2),
             release_retry_max: Duration::from_secs(60),
-            agent_silence: Duration::from_secs(30),
+            agent_silence: Duration::from_secs(5),
+            agent_check: Duration::from_secs(60),
             agent_lost: Duration::from_secs(600),
+            prepare_limit: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),
             collect_limit: Duration::from_secs(600),
             collect_bytes: 20 * GIB,

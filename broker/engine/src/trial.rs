@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::job::EndReason;
+use crate::lease::LeaseState;
 
 /// Where a trial is. Terminal states never change.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
@@ -89,6 +90,22 @@ pub enum Desired {
     TimeOut,
 }
 
+/// What ended the user's program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitCause {
+    /// The program itself.
+    Program,
+    /// Our stop, wanted by a user or by the time limit.
+    Stop,
+    /// The agent's own limit.
+    TimeOut,
+    /// It could not be started.
+    SpawnFailed,
+    /// The broker was silent longer than the agent goes on without it.
+    BrokerSilent,
+}
+
 /// How the user's program ended, raw.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
@@ -96,6 +113,8 @@ pub struct Exit {
     pub code: Option<i32>,
     /// Signal that ended it.
     pub signal: Option<i32>,
+    /// What ended it.
+    pub cause: ExitCause,
 }
 
 /// What became of the outputs; independent of the trial's state.
@@ -210,23 +229,27 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Platform lines that the trial's past implies, in order.
-    pub fn platform_lines(&self) -> &'static [PlatformLine] {
+    /// Platform lines that the trial's past and its lease imply, in order.
+    pub fn platform_lines(&self, lease: Option<LeaseState>) -> &'static [PlatformLine] {
         use PlatformLine::{CreatingNode, GpuReady, NodeJoining, Running};
         const ALL: [PlatformLine; 4] = [CreatingNode, NodeJoining, GpuReady, Running];
         if self.started_at.is_some() {
             return &ALL;
         }
-        match self.state {
-            TrialState::Provisioning => &ALL[..1],
-            TrialState::Preparing => &ALL[..3],
-            TrialState::Running | TrialState::Collecting => &ALL,
-            TrialState::Queued
-            | TrialState::Succeeded
-            | TrialState::Failed
-            | TrialState::Lost
-            | TrialState::TimedOut
-            | TrialState::Cancelled => &[],
+        match (self.state, lease) {
+            (TrialState::Running | TrialState::Collecting, _) => &ALL,
+            (TrialState::Preparing, _) => &ALL[..3],
+            (TrialState::Provisioning, Some(LeaseState::Booting | LeaseState::Ready)) => &ALL[..2],
+            (TrialState::Provisioning, _) => &ALL[..1],
+            (
+                TrialState::Queued
+                | TrialState::Succeeded
+                | TrialState::Failed
+                | TrialState::Lost
+                | TrialState::TimedOut
+                | TrialState::Cancelled,
+                _,
+            ) => &[],
         }
     }
 }

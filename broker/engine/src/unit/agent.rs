@@ -1,0 +1,181 @@
+//! What the agent reports and is told.
+
+use serde_json::json;
+
+use super::{StepError, Work};
+use crate::job::EndReason;
+use crate::lease::LeaseState;
+use crate::trial::{Desired, Exit, ExitCause, LogSeal, Output, OutputState, TrialState};
+
+/// What the agent is to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AgentOrder {
+    /// Go on.
+    Run,
+    /// End the work because a user said so, seal, collect, report.
+    Stop,
+    /// The same because time is up.
+    TimeOut,
+    /// End yourself.
+    Release,
+}
+
+/// An event of the agent, as far as it matters here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AgentEvent {
+    /// The agent runs.
+    Booted,
+    /// The GPUs were checked and can be used.
+    GpusReady,
+    /// The work folder is being made.
+    Preparing,
+    /// User code was started.
+    Started,
+    /// User code ended.
+    Exited(Exit),
+    /// The log is complete.
+    LogSealed(LogSeal),
+    /// A file was stored and read back.
+    Output(Output),
+    /// Collection is over.
+    Collected {
+        /// How many files.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Why it is not complete, if it is not.
+        failed: Option<String>,
+    },
+    /// It failed before user code was started.
+    Failed {
+        /// What was being done.
+        stage: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// User code had been started and is gone.
+    Lost {
+        /// What was seen.
+        reason: String,
+    },
+    /// Everything is delivered.
+    Done,
+    /// Something this version does not know; recorded only.
+    Other,
+}
+
+impl Work<'_> {
+    pub(crate) fn agent_event(&mut self, seq: u64, event: &AgentEvent) -> Result<(), StepError> {
+        let applied = self.trial.agent_seq;
+        if seq <= applied {
+            return Ok(());
+        }
+        if seq != applied + 1 {
+            return Err(StepError::Gap { wanted: applied + 1, got: seq });
+        }
+        self.trial.agent_seq = seq;
+        if let AgentEvent::LogSealed(seal) = event {
+            self.trial.log.get_or_insert_with(|| seal.clone());
+        }
+        if let AgentEvent::Output(output) = event {
+            self.outputs.push(output.clone());
+        }
+        if self.trial.state.is_terminal() {
+            return Ok(());
+        }
+        match event {
+            AgentEvent::Booted | AgentEvent::Preparing | AgentEvent::Other => Ok(()),
+            AgentEvent::GpusReady => {
+                self.node_ready();
+                if self.trial.state == TrialState::Provisioning {
+                    self.enter(TrialState::Preparing);
+                }
+                Ok(())
+            }
+            AgentEvent::Started => {
+                self.node_ready();
+                self.trial.started_at.get_or_insert(self.context.now);
+                self.enter(TrialState::Running);
+                Ok(())
+            }
+            AgentEvent::Exited(exit) => {
+                let exit = *exit;
+                self.trial.exit = Some(exit);
+                self.record(
+                    "trial.exited",
+                    json!({ "code": exit.code, "signal": exit.signal, "cause": exit.cause }),
+                );
+                self.enter(TrialState::Collecting);
+                Ok(())
+            }
+            AgentEvent::LogSealed(_) | AgentEvent::Output(_) => Ok(()),
+            AgentEvent::Collected { files, bytes, failed } => {
+                self.trial.outputs = match failed {
+                    Some(reason) => OutputState::Failed { reason: reason.clone() },
+                    None if *files == 0 => OutputState::None,
+                    None => OutputState::Uploaded { files: *files, bytes: *bytes },
+                };
+                Ok(())
+            }
+            AgentEvent::Failed { stage, reason } => {
+                // After user code had begun, "failed before it began" cannot be true.
+                let end = match (self.trial.started_at, self.trial.desired) {
+                    (Some(_), _) => {
+                        (TrialState::Lost, EndReason::Lost { detail: format!("{stage}: {reason}") })
+                    }
+                    (None, Desired::Stop | Desired::TimeOut) => self.wanted_end(),
+                    (None, Desired::Run) => (
+                        TrialState::Failed,
+                        EndReason::PrepareFailed { detail: format!("{stage}: {reason}") },
+                    ),
+                };
+                self.end(end)
+            }
+            AgentEvent::Lost { reason } => {
+                self.end((TrialState::Lost, EndReason::Lost { detail: reason.clone() }))
+            }
+            AgentEvent::Done => {
+                let end = self.end_by_exit();
+                self.end(end)
+            }
+        }
+    }
+
+    fn end_by_exit(&self) -> super::EndOf {
+        let Some(exit) = self.trial.exit else {
+            return match self.trial.desired {
+                Desired::Stop | Desired::TimeOut => self.wanted_end(),
+                Desired::Run => (
+                    TrialState::Failed,
+                    EndReason::PrepareFailed { detail: "nothing was run".into() },
+                ),
+            };
+        };
+        match exit.cause {
+            ExitCause::Program => self.natural_end(),
+            ExitCause::Stop => self.wanted_end(),
+            ExitCause::TimeOut => (TrialState::TimedOut, EndReason::MaxDurationExceeded),
+            ExitCause::SpawnFailed => (
+                TrialState::Failed,
+                EndReason::PrepareFailed { detail: "the program could not be started".into() },
+            ),
+            ExitCause::BrokerSilent => (
+                TrialState::Lost,
+                EndReason::Lost { detail: "the broker was silent too long".into() },
+            ),
+        }
+    }
+
+    fn node_ready(&mut self) {
+        let now = self.context.now;
+        let Some(lease) = &mut self.lease else { return };
+        if lease.state == LeaseState::Booting {
+            lease.state = LeaseState::Ready;
+            lease.since = now;
+            lease.seen_at = Some(now);
+            lease.meter.start(None, now);
+            lease.next_at = Some(now);
+            self.record("lease.ready", json!({}));
+        }
+    }
+}
