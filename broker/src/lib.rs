@@ -2,4 +2,6 @@
 
 pub mod accounts;
 pub mod api;
+pub mod blobs;
+mod disk;
 pub mod store;

@@ -1,0 +1,145 @@
+//! The folder of blobs.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use runwhere_agent::protocol::Digest;
+use runwhere_model::ProjectId;
+use sha2::Digest as _;
+
+use super::BlobError;
+use super::writer::{BlobWriter, Encoding};
+use crate::disk;
+
+/// The content-addressed store of one data folder.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    root: PathBuf,
+}
+
+impl Blobs {
+    /// Opens (or makes) the folder and removes what unfinished writes left. Only one process may
+    /// have it open.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, BlobError> {
+        let root = root.into();
+        disk::make_folder(&root)?;
+        let temporary = root.join(TEMPORARY);
+        if temporary.is_dir() {
+            fs::remove_dir_all(&temporary)?;
+        }
+        disk::make_folder(&temporary)?;
+        Ok(Self { root })
+    }
+
+    /// Starts to store content of a known digest and size; nothing is visible until
+    /// [`BlobWriter::finish`].
+    pub async fn begin(
+        &self,
+        project: &ProjectId,
+        sha256: Digest,
+        size: u64,
+        encoding: Encoding,
+    ) -> Result<BlobWriter, BlobError> {
+        let place = self.place(project, &sha256);
+        let temporary = self.root.join(TEMPORARY);
+        disk::blocking(move || BlobWriter::create(&temporary, place, sha256, size, encoding))
+            .await?
+    }
+
+    /// The size of content that the project has stored.
+    pub async fn size(
+        &self,
+        project: &ProjectId,
+        sha256: &Digest,
+    ) -> Result<Option<u64>, BlobError> {
+        let place = self.place(project, sha256);
+        disk::blocking(move || size_of(&place)).await?.map_err(BlobError::from)
+    }
+
+    /// Which of the contents the project lacks, in order; content of another size counts as
+    /// lacking.
+    pub async fn lacking(
+        &self,
+        project: &ProjectId,
+        wanted: Vec<(Digest, u64)>,
+    ) -> Result<Vec<(Digest, u64)>, BlobError> {
+        let blobs = self.clone();
+        let project = project.clone();
+        disk::blocking(move || {
+            let mut lacking = Vec::new();
+            for (sha256, size) in wanted {
+                if size_of(&blobs.place(&project, &sha256))? != Some(size) {
+                    lacking.push((sha256, size));
+                }
+            }
+            Ok(lacking)
+        })
+        .await?
+    }
+
+    /// Opens content for reading, with its size.
+    pub async fn read(
+        &self,
+        project: &ProjectId,
+        sha256: &Digest,
+    ) -> Result<(tokio::fs::File, u64), BlobError> {
+        let place = self.place(project, sha256);
+        let (file, size) = disk::blocking(move || {
+            let file = open(&place)?;
+            let size = file.metadata()?.len();
+            Ok::<_, BlobError>((file, size))
+        })
+        .await??;
+        Ok((tokio::fs::File::from_std(file), size))
+    }
+
+    /// Reads content again from the disk and returns its size; content that is no longer what its
+    /// name says is [`BlobError::Mismatch`].
+    pub async fn verify(&self, project: &ProjectId, sha256: &Digest) -> Result<u64, BlobError> {
+        let place = self.place(project, sha256);
+        let sha256 = *sha256;
+        disk::blocking(move || {
+            let mut file = open(&place)?;
+            let mut hasher = sha2::Sha256::new();
+            let mut buffer = vec![0; 256 << 10];
+            let mut size = 0;
+            loop {
+                let read = match file.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(read) => read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                hasher.update(&buffer[..read]);
+                size += read as u64;
+            }
+            if Digest::finish(hasher) == sha256 { Ok(size) } else { Err(BlobError::Mismatch) }
+        })
+        .await?
+    }
+
+    fn place(&self, project: &ProjectId, sha256: &Digest) -> PathBuf {
+        let name = sha256.to_string();
+        // The prefix keeps the ids `.` and `..` from being folders of another meaning.
+        self.root.join(format!("p-{project}")).join(&name[..2]).join(name)
+    }
+}
+
+/// Name of the folder of unfinished writes; no project's folder is called so.
+const TEMPORARY: &str = "unfinished";
+
+fn size_of(place: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(place) {
+        Ok(data) => Ok(Some(data.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn open(place: &Path) -> Result<File, BlobError> {
+    File::open(place).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => BlobError::Missing,
+        _ => error.into(),
+    })
+}
