@@ -7,12 +7,15 @@ use tempfile::TempDir;
 /// A program that says what the documents' sample says, then works until the test lets it go.
 ///
 /// It keeps `$CONTROL/copy`, its own copy of everything that it printed, and `$CONTROL/started`; it ends when
-/// `$CONTROL/go` appears, with the exit code in that file.
+/// `$CONTROL/go` appears, with the exit code in that file; its last act is `$CONTROL/ended`. `$CONTROL/starts` has a
+/// character for each time that it was started.
 pub const STEADY_PROGRAM: &str = r#"
 say() { printf '%s\n' "$1" | tee -a "$CONTROL/copy"; }
+printf . >>"$CONTROL/starts"
 say 'Epoch 1/10, step 100, loss=2.341'
 : >"$CONTROL/started"
 while [ ! -e "$CONTROL/go" ]; do sleep 0.05; done
+: >"$CONTROL/ended"
 exit "$(cat "$CONTROL/go")"
 "#;
 

@@ -1,0 +1,281 @@
+//! Our own client: the documents' life cycle in Chinese and English, `run`, exit codes and errors.
+
+use runwhere_tests::{
+    Control, Finished, OurClient, Processes, Project, STEADY_PROGRAM, Server, Template, eventually,
+    table_cells,
+};
+use rustix::process::Signal;
+use std::fs;
+use std::time::Duration;
+
+const NAME: &str = "claude-cli-docs-verify";
+
+/// All that a command said, on either stream.
+fn said(finished: &Finished) -> String {
+    format!("{}\n{}", finished.stdout, finished.stderr)
+}
+
+fn has_chinese(text: &str) -> bool {
+    text.chars().any(|one| ('\u{4e00}'..='\u{9fff}').contains(&one))
+}
+
+#[test]
+fn the_documents_life_cycle_in_chinese() {
+    let server = Server::start();
+    let project = Project::new(NAME, STEADY_PROGRAM);
+    let client = OurClient::logged_in(project.folder(), &server);
+    client.ok(&["whoami"]);
+    assert!(said(&client.ok(&["get", "jobs"])).contains("暂无作业"));
+    let synced = said(&client.ok(&["sync", "-f", "train.yaml"]));
+    Template("✓ 上传 2 个文件（0.0 MB），跳过 0 个未变化文件\n✓ 存储路径已就绪：.")
+        .check_within(&synced);
+    let synced = said(&client.ok(&["sync", "-f", "train.yaml"]));
+    assert!(synced.contains("跳过 2 个"), "{synced}");
+    client.ok(&["sync", "--status"]);
+
+    let submitted = said(&client.ok(&["submit", "-f", "train.yaml"]));
+    Template("✓ 任务 {id} 已提交（BYOA）").check_within(&submitted);
+    Template("→ 预计 ~{count} 分钟后开始运行（含节点创建）").check_within(&submitted);
+    project.control().wait_started();
+    server.api().wait_status(NAME, "running");
+
+    let table = client.ok(&["get", "jobs"]).stdout;
+    assert!(table.starts_with('┌'), "the documents' frame is a light one:\n{table}");
+    let cells = table_cells(&table);
+    assert_eq!(cells[0], ["名称", "类型", "状态", "GPU", "运行时长", "URL"]);
+    assert_eq!(cells[1][..3], [NAME, "training", "running"]);
+    let described = said(&client.ok(&["describe", "job", NAME]));
+    Template(&format!("✓ 作业: {NAME}\n  ID: {{id}}\n  类型: training\n  状态: running"))
+        .check_within(&described);
+    eventually("the log is there", || {
+        client.ok(&["logs", NAME]).stdout.contains("Epoch 1/10").then_some(())
+    });
+    Template(
+        "[runwhere] 正在创建 GPU 节点...\n[runwhere] 节点启动中，加入集群...\n[runwhere] GPU 就绪，部署任务...\n\
+         [runwhere] 任务运行中\nEpoch 1/10, step 100, loss=2.341",
+    )
+    .check_within(&client.ok(&["logs", NAME]).stdout);
+    client.ok(&["get", "usage"]);
+
+    let stopped = said(&client.ok(&["stop", "job", NAME]));
+    Template("✓ 作业 {word} 已停止，GPU 已释放，计费停止").check_within(&stopped);
+    server.api().wait_status(NAME, "stopped");
+    project.control().clear();
+    let resumed = said(&client.ok(&["resume", NAME, "--from-step", "12000"]));
+    assert!(resumed.contains(&format!("已恢复 {NAME}")), "{resumed}");
+    project.control().wait_started();
+    project.control().go(0);
+    server.api().wait_status(NAME, "succeeded");
+    Template(&format!("✓ 作业 {NAME} 已删除"))
+        .check_within(&said(&client.ok(&["delete", "job", NAME])));
+    let gone = client.run(&["describe", "job", NAME]).expect_code(3);
+    Template("✗ 任务不存在或无权访问").check_within(&gone.stderr);
+}
+
+#[test]
+fn the_life_cycle_in_english() {
+    let server = Server::start();
+    let project = Project::new("english", STEADY_PROGRAM);
+    let mut client = OurClient::logged_in(project.folder(), &server);
+    client.runner.set("LANG", "en_US.UTF-8");
+    let quick: [&[&str]; 9] = [
+        &["whoami"],
+        &["price", "summary"],
+        &["price", "list", "--gpu-type", "a100-80g"],
+        &["price", "recommend", "-f", "train.yaml"],
+        &["get", "jobs"],
+        &["get", "usage"],
+        &["sync", "-f", "train.yaml"],
+        &["sync", "--status"],
+        &["submit", "-f", "train.yaml"],
+    ];
+    for arguments in quick {
+        let said = said(&client.ok(arguments));
+        assert!(!has_chinese(&said), "{arguments:?}: {said}");
+    }
+    project.control().wait_started();
+    server.api().wait_status("english", "running");
+    let running: [&[&str]; 4] = [
+        &["get", "jobs"],
+        &["describe", "job", "english"],
+        &["logs", "english"],
+        &["stop", "job", "english"],
+    ];
+    for arguments in running {
+        let said = said(&client.ok(arguments));
+        assert!(!has_chinese(&said), "{arguments:?}: {said}");
+    }
+    server.api().wait_status("english", "stopped");
+    client.ok(&["delete", "job", "english"]);
+    let gone = client.run(&["describe", "job", "english"]).expect_code(3);
+    assert!(!has_chinese(&said(&gone)), "{gone}");
+    // `--lang` decides over the locale.
+    let gone = client.run(&["--lang", "zh", "describe", "job", "english"]).expect_code(3);
+    assert!(gone.stderr.contains("任务不存在或无权访问"), "{gone}");
+}
+
+#[test]
+fn exit_codes_and_errors() {
+    let server = Server::start();
+    let project = Project::new("errors", STEADY_PROGRAM);
+    let client = OurClient::logged_in(project.folder(), &server);
+    client.run(&["describe", "job", "nothing"]).expect_code(3);
+    client.run(&["describe"]).expect_code(2);
+    client.run(&["no-such-command"]).expect_code(2);
+    let missing = client.run(&["submit", "-f", "missing.yaml"]).expect_code(2);
+    assert!(missing.stderr.contains("missing.yaml"), "{missing}");
+    project.write("typo.yaml", &project.yaml().replace("gpuType", "gpuTyp"));
+    let typo = client.run(&["submit", "-f", "typo.yaml"]).expect_code(2);
+    assert!(typo.stderr.contains("gpuTyp") && typo.stderr.contains("gpuType"), "{typo}");
+
+    let json = client.run(&["--json", "describe", "job", "nothing"]).expect_code(3);
+    let error: serde_json::Value =
+        serde_json::from_str(&json.stderr).unwrap_or_else(|_| panic!("{json}"));
+    assert!(error.to_string().contains("任务不存在或无权访问"), "{error}");
+    assert_eq!(json.stdout, "");
+
+    let stranger = OurClient::new(project.folder());
+    let refused = stranger.run(&["get", "jobs"]).expect_code(3);
+    assert!(refused.stderr.contains("runwhere login --endpoint"), "{refused}");
+    let mut nowhere = OurClient::new(project.folder());
+    nowhere.runner.set("RUNW_ENDPOINT", "http://127.0.0.1:1").set("RUNW_TOKEN", "x");
+    nowhere.run(&["get", "jobs"]).expect_code(4);
+}
+
+#[test]
+fn tokens_beside_a_running_server() {
+    let server = Server::start();
+    let data_dir = server.data_dir().to_string_lossy().into_owned();
+    let created = server
+        .beside(&["token", "create", "--data-dir", &data_dir, "--json"])
+        .expect_code(0)
+        .json();
+    let token = created["token"].as_str().expect("a token").to_owned();
+    server.api().with_token(&token).get("/api/v1/auth/me").expect(200);
+    let listed =
+        server.beside(&["token", "list", "--data-dir", &data_dir, "--json"]).expect_code(0);
+    assert!(!listed.stdout.contains(&token), "{listed}");
+    let id = created["id"].as_str().unwrap_or_else(|| panic!("no id in {created}"));
+    server.beside(&["token", "revoke", id, "--data-dir", &data_dir]).expect_code(0);
+    server.api().with_token(&token).get("/api/v1/auth/me").expect(401);
+    assert_eq!(server.api().get("/api/v1/auth/me").status, 200);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(server.data_dir().join("first-token"))
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(
+        !server.stderr().contains(&server.first_token()),
+        "the token is shown to a terminal only"
+    );
+}
+
+/// `run` with an embedded server: what it started must be gone when it has ended.
+fn nothing_left(client: &OurClient, control: &Control) {
+    for folder in [client.home(), control.path()] {
+        eventually("nothing runs on", || Processes::of(folder).is_empty().then_some(()));
+    }
+}
+
+#[test]
+fn run_from_quote_to_confirmed_release() {
+    let project = Project::new("first-run", STEADY_PROGRAM);
+    let client = OurClient::new(project.folder());
+    project.control().go(0);
+    let ran = client.ok(&["run", "-f", "train.yaml", "--try-locally"]);
+    let all = said(&ran);
+    for part in [
+        "CNY",
+        "a100-80g",
+        "[runwhere] 任务运行中",
+        "Epoch 1/10, step 100, loss=2.341",
+        "cleanup_confirmed",
+    ] {
+        assert!(all.contains(part), "no {part:?} in {ran}");
+    }
+    nothing_left(&client, project.control());
+}
+
+#[test]
+fn run_of_a_failing_program() {
+    let project = Project::new("fails", STEADY_PROGRAM);
+    let client = OurClient::new(project.folder());
+    project.control().go(42);
+    let ran = client.run(&["run", "-f", "train.yaml", "--try-locally"]).expect_code(10);
+    assert!(said(&ran).contains("42"), "{ran}");
+    assert!(said(&ran).contains("cleanup_confirmed"), "{ran}");
+    nothing_left(&client, project.control());
+}
+
+#[test]
+fn run_and_one_interrupt() {
+    let project = Project::new("interrupted", STEADY_PROGRAM);
+    let client = OurClient::new(project.folder());
+    let mut ran = client.runner.start_in_terminal(&["run", "-f", "train.yaml", "--try-locally"]);
+    project.control().wait_started();
+    ran.write(b"\x03");
+    let ran = ran.finish(Duration::from_secs(60)).expect_code(130);
+    assert!(ran.screen().contains("cleanup_confirmed"), "{ran}");
+    nothing_left(&client, project.control());
+}
+
+#[test]
+fn run_and_two_interrupts() {
+    // The program does not end at once, so that the second interrupt finds the release under way.
+    let program = format!("trap '' TERM\n{STEADY_PROGRAM}");
+    let project = Project::new("impatient", &program);
+    let client = OurClient::new(project.folder());
+    let mut ran = client.runner.start_in_terminal(&["run", "-f", "train.yaml", "--try-locally"]);
+    project.control().wait_started();
+    ran.write(b"\x03");
+    let before = ran.stdout().len();
+    eventually("the first interrupt is answered", || {
+        (ran.stdout().len() > before + 2).then_some(())
+    });
+    ran.write(b"\x03");
+    let ran = ran.finish(Duration::from_secs(30)).expect_code(130);
+    // What may still live, and its price per hour.
+    assert!(ran.screen().contains("node-") && ran.screen().contains("/h"), "{ran}");
+    project.control().go(0);
+    Processes::end_all(client.home());
+    Processes::end_all(project.control().path());
+}
+
+#[test]
+fn run_and_a_closed_terminal() {
+    let project = Project::new("closed", STEADY_PROGRAM);
+    let client = OurClient::new(project.folder());
+    let ran = client.runner.start(&["run", "-f", "train.yaml", "--try-locally"]);
+    project.control().wait_started();
+    ran.signal(Signal::HUP);
+    let ran = ran.finish(Duration::from_secs(60));
+    assert_ne!(ran.code, Some(0), "{ran}");
+    nothing_left(&client, project.control());
+}
+
+#[test]
+fn follow_has_neither_gaps_nor_duplicates_over_a_restart() {
+    let mut server = Server::start();
+    let program = r#"
+: >"$CONTROL/started"
+i=0
+while [ $i -lt 150 ]; do
+    i=$((i + 1))
+    printf 'line %s\n' "$i" | tee -a "$CONTROL/copy"
+    sleep 0.02
+done
+"#;
+    let project = Project::new("followed", program);
+    let client = OurClient::logged_in(project.folder(), &server);
+    client.ok(&["sync", "-f", "train.yaml"]);
+    client.ok(&["submit", "-f", "train.yaml"]);
+    project.control().wait_started();
+    let follow = client.runner.start(&["logs", "followed", "-f"]);
+    eventually("the first lines are shown", || follow.stdout().contains("line 10\n").then_some(()));
+    server.restart();
+    let follow = follow.finish(Duration::from_secs(60)).expect_code(0);
+    let lines: Vec<&str> = follow.stdout.lines().filter(|line| line.starts_with("line ")).collect();
+    let copy = project.control().read("copy").expect("the program's own copy");
+    assert_eq!(lines, copy.lines().collect::<Vec<_>>());
+}
