@@ -5,3 +5,4 @@ pub mod api;
 pub mod blobs;
 mod disk;
 pub mod store;
+pub mod task;
