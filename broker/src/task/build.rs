@@ -20,21 +20,11 @@ use super::shown::shown;
 /// Builds the file; `None` only where problems were reported.
 pub(super) fn build(root: &Node, problems: &mut Problems) -> Option<TaskFile> {
     if !matches!(root.body, Body::Map(_)) {
-        problems.report(
-            &FieldPath::root(),
-            root.at,
-            Problem::TopLevel {
-                found: root.found(),
-            },
-        );
+        problems.report(&FieldPath::root(), root.at, Problem::TopLevel { found: root.found() });
         return None;
     }
-    let top = Field {
-        path: FieldPath::root(),
-        key_at: Position::START,
-        node: root,
-    }
-    .section(TOP, problems)?;
+    let top = Field { path: FieldPath::root(), key_at: Position::START, node: root }
+        .section(TOP, problems)?;
 
     // A `kind` that is null counts as not given, as in the published client.
     let kind = top
@@ -82,9 +72,7 @@ fn accepted<T>(
     result: Result<T, Problem>,
     problems: &mut Problems,
 ) -> Option<T> {
-    result
-        .map_err(|problem| field.report(problems, problem))
-        .ok()
+    result.map_err(|problem| field.report(problems, problem)).ok()
 }
 
 /// An optional non-empty string of `section` that keeps `rule`.
@@ -104,11 +92,7 @@ fn job(top: &Section<'_>, problems: &mut Problems) -> Option<JobSection> {
         _ => {
             // Names what is needed, not the section that would hold it.
             let at = field.map_or(Position::START, |field| field.key_at);
-            problems.report(
-                &FieldPath::root().key("job").key("name"),
-                at,
-                Problem::Required,
-            );
+            problems.report(&FieldPath::root().key("job").key("name"), at, Problem::Required);
             return None;
         }
     };
@@ -117,15 +101,9 @@ fn job(top: &Section<'_>, problems: &mut Problems) -> Option<JobSection> {
         .cloned()
         .and_then(|field| checked(&field, rules::name, problems));
     let description = optional(&section, "description", rules::description, problems);
-    let max_duration = section
-        .get("maxDuration")
-        .and_then(|field| max_duration(field, problems));
+    let max_duration = section.get("maxDuration").and_then(|field| max_duration(field, problems));
     let max_duration = Setting::or_default(max_duration, MaxDuration::Unlimited);
-    Some(JobSection {
-        name: name?,
-        description,
-        max_duration,
-    })
+    Some(JobSection { name: name?, description, max_duration })
 }
 
 /// A duration may be a number or a string.
@@ -139,10 +117,7 @@ fn max_duration(field: &Field<'_>, problems: &mut Problems) -> Option<MaxDuratio
         Body::List(_) | Body::Map(_) => {
             field.report(
                 problems,
-                Problem::WrongType {
-                    wanted: Wanted::Text,
-                    found: field.node.found(),
-                },
+                Problem::WrongType { wanted: Wanted::Text, found: field.node.found() },
             );
             None
         }
@@ -159,9 +134,8 @@ fn environment(top: &Section<'_>, problems: &mut Problems) -> Environment {
         env: BTreeMap::new(),
         wandb_external: false,
     };
-    let Some(section) = top
-        .get("environment")
-        .and_then(|field| field.section(ENVIRONMENT, problems))
+    let Some(section) =
+        top.get("environment").and_then(|field| field.section(ENVIRONMENT, problems))
     else {
         return environment;
     };
@@ -176,23 +150,16 @@ fn environment(top: &Section<'_>, problems: &mut Problems) -> Environment {
             Problem::CondaAndRequirements,
         );
     }
-    environment.command = section
-        .get("command")
-        .and_then(|field| command(field, problems));
-    environment.args = section
-        .get("args")
-        .and_then(|field| arguments(field, problems))
-        .unwrap_or_default();
+    environment.command = section.get("command").and_then(|field| command(field, problems));
+    environment.args =
+        section.get("args").and_then(|field| arguments(field, problems)).unwrap_or_default();
     if let (Some(Command::Shell(line)), Some(field)) = (&environment.command, section.get("args"))
         && !environment.args.is_empty()
         && !takes_arguments(line)
     {
         field.report(problems, Problem::ArgsAfterScript);
     }
-    environment.env = section
-        .get("env")
-        .and_then(|field| env(field, problems))
-        .unwrap_or_default();
+    environment.env = section.get("env").and_then(|field| env(field, problems)).unwrap_or_default();
     environment.wandb_external = section
         .get("wandb_external")
         .and_then(|field| boolean(field, problems))
@@ -214,10 +181,7 @@ fn command(field: &Field<'_>, problems: &mut Problems) -> Option<Command> {
         return None;
     }
     if let Some(program) = field.list(problems)?.first()
-        && program
-            .node
-            .text()
-            .is_some_and(|text| text.trim().is_empty())
+        && program.node.text().is_some_and(|text| text.trim().is_empty())
     {
         program.report(problems, Problem::Empty);
     }
@@ -252,28 +216,20 @@ fn env(field: &Field<'_>, problems: &mut Problems) -> Option<BTreeMap<String, St
 
 fn boolean(field: &Field<'_>, problems: &mut Problems) -> Option<bool> {
     let value = match &field.node.body {
-        Body::Scalar {
-            text,
-            quoted: false,
-        } => scalar::boolean(text),
+        Body::Scalar { text, quoted: false } => scalar::boolean(text),
         _ => None,
     };
     if value.is_none() {
         field.report(
             problems,
-            Problem::WrongType {
-                wanted: Wanted::Bool,
-                found: field.node.found(),
-            },
+            Problem::WrongType { wanted: Wanted::Bool, found: field.node.found() },
         );
     }
     value
 }
 
 fn resources(top: &Section<'_>, problems: &mut Problems) -> Resources {
-    let section = top
-        .get("resources")
-        .and_then(|field| field.section(RESOURCES, problems));
+    let section = top.get("resources").and_then(|field| field.section(RESOURCES, problems));
     let get = |name| section.as_ref().and_then(|section| section.get(name));
     let gpu_num = get("gpuNum").and_then(|field| gpu_num(field, problems));
     Resources {
@@ -286,88 +242,52 @@ fn resources(top: &Section<'_>, problems: &mut Problems) -> Resources {
 fn gpu_num(field: &Field<'_>, problems: &mut Problems) -> Option<u32> {
     let found = field.node.found();
     let Body::Scalar { text, .. } = &field.node.body else {
-        field.report(
-            problems,
-            Problem::WrongType {
-                wanted: Wanted::Integer,
-                found,
-            },
-        );
+        field.report(problems, Problem::WrongType { wanted: Wanted::Integer, found });
         return None;
     };
     if found != Found::Integer {
         let problem = if text.is_empty() {
             Problem::Empty
         } else {
-            Problem::WrongType {
-                wanted: Wanted::Integer,
-                found,
-            }
+            Problem::WrongType { wanted: Wanted::Integer, found }
         };
         field.report(problems, problem);
         return None;
     }
     // Only the plain notation: `010` is eight to some readers and ten to others.
     let canonical = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| canonical && (1..=rules::MAX_GPUS).contains(number));
+    let number =
+        text.parse().ok().filter(|number| canonical && (1..=rules::MAX_GPUS).contains(number));
     if number.is_none() {
-        field.report(
-            problems,
-            Problem::OutOfRange {
-                min: 1,
-                max: u64::from(rules::MAX_GPUS),
-            },
-        );
+        field.report(problems, Problem::OutOfRange { min: 1, max: u64::from(rules::MAX_GPUS) });
     }
     number
 }
 
 fn storage(top: &Section<'_>, problems: &mut Problems) -> Storage {
-    let mut storage = Storage {
-        workdirs: Vec::new(),
-        models: Vec::new(),
-        checkpoint: None,
-    };
-    let Some(section) = top
-        .get("storage")
-        .and_then(|field| field.section(STORAGE, problems))
+    let mut storage = Storage { workdirs: Vec::new(), models: Vec::new(), checkpoint: None };
+    let Some(section) = top.get("storage").and_then(|field| field.section(STORAGE, problems))
     else {
         return storage;
     };
-    for item in section
-        .get("workdirs")
-        .and_then(|field| field.list(problems))
-        .unwrap_or_default()
-    {
+    for item in section.get("workdirs").and_then(|field| field.list(problems)).unwrap_or_default() {
         if let Some(workdir) = item.required_section(WORKDIR, problems)
             && let Some(path) = workdir.required("path", problems)
         {
-            storage
-                .workdirs
-                .extend(checked(path, rules::relative_path, problems));
+            storage.workdirs.extend(checked(path, rules::relative_path, problems));
         }
     }
     let mut model_paths = HashMap::new();
-    let models = section
-        .get("models")
-        .and_then(|field| field.list(problems))
-        .unwrap_or_default();
+    let models = section.get("models").and_then(|field| field.list(problems)).unwrap_or_default();
     for (index, item) in models.iter().enumerate() {
         if let Some(model) = item.required_section(MODEL, problems) {
-            storage
-                .models
-                .extend(model_mount(&model, index, &mut model_paths, problems));
+            storage.models.extend(model_mount(&model, index, &mut model_paths, problems));
         }
     }
-    let checkpoint = section
-        .get("checkpoint")
-        .and_then(|field| field.section(CHECKPOINT, problems));
-    if let Some(path) = checkpoint
-        .as_ref()
-        .and_then(|checkpoint| checkpoint.required("path", problems))
+    let checkpoint =
+        section.get("checkpoint").and_then(|field| field.section(CHECKPOINT, problems));
+    if let Some(path) =
+        checkpoint.as_ref().and_then(|checkpoint| checkpoint.required("path", problems))
     {
         storage.checkpoint = checked(path, rules::any_path, problems);
     }
@@ -388,13 +308,8 @@ fn model_mount(
     let field = model.required("path", problems)?;
     // A model takes a folder of its own: never the whole work directory.
     let own_folder = |text: &str| {
-        rules::any_path(text).and_then(|path| {
-            if path == "." {
-                Err(Problem::PathRoot)
-            } else {
-                Ok(path)
-            }
-        })
+        rules::any_path(text)
+            .and_then(|path| if path == "." { Err(Problem::PathRoot) } else { Ok(path) })
     };
     let path = checked(field, own_folder, problems)?;
     if let Some(&first_index) = paths.get(&path) {
@@ -403,9 +318,5 @@ fn model_mount(
     }
     paths.insert(path.clone(), index);
     let (source, parsed) = source.unzip();
-    Some(ModelMount {
-        source,
-        model: parsed,
-        path,
-    })
+    Some(ModelMount { source, model: parsed, path })
 }

@@ -73,14 +73,8 @@ impl<T> Setting<T> {
     /// The file's value, else the platform's default.
     pub(super) fn or_default(value: Option<T>, default: T) -> Self {
         match value {
-            Some(value) => Self {
-                value,
-                source: SettingSource::UserYaml,
-            },
-            None => Self {
-                value: default,
-                source: SettingSource::PlatformDefault,
-            },
+            Some(value) => Self { value, source: SettingSource::UserYaml },
+            None => Self { value: default, source: SettingSource::PlatformDefault },
         }
     }
 }
@@ -241,9 +235,7 @@ impl TaskFile {
         if bytes.len() > MAX_FILE_BYTES {
             return Err(Problems::single(
                 Position::START,
-                Problem::FileTooLarge {
-                    max_bytes: MAX_FILE_BYTES,
-                },
+                Problem::FileTooLarge { max_bytes: MAX_FILE_BYTES },
             ));
         }
         match std::str::from_utf8(bytes) {

@@ -42,10 +42,7 @@ impl Node {
     pub(super) fn found(&self) -> Found {
         match &self.body {
             Body::Scalar { quoted: true, .. } => Found::Text,
-            Body::Scalar {
-                text,
-                quoted: false,
-            } => scalar::plain(text),
+            Body::Scalar { text, quoted: false } => scalar::plain(text),
             Body::List(_) => Found::List,
             Body::Map(_) => Found::Mapping,
         }
@@ -65,9 +62,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Result<Node, TaskErro
     if text.len() > MAX_FILE_BYTES {
         return Err(Problems::single(
             Position::START,
-            Problem::FileTooLarge {
-                max_bytes: MAX_FILE_BYTES,
-            },
+            Problem::FileTooLarge { max_bytes: MAX_FILE_BYTES },
         ));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -85,32 +80,26 @@ fn refuse_control_characters(text: &str) -> Result<(), TaskErrors> {
     };
     Err(Problems::single(
         end_of(&text[..offset]),
-        Problem::ControlCharacter {
-            code_point: u32::from(c),
-        },
+        Problem::ControlCharacter { code_point: u32::from(c) },
     ))
 }
 
-/// The place right behind `text`.
+/// The place right behind `text`. Line breaks are those of YAML: LF, CR LF and a lone CR.
 pub(super) fn end_of(text: &str) -> Position {
-    let line_start = text.rfind('\n').map_or(0, |newline| newline + 1);
-    Position {
-        line: number(text.bytes().filter(|&b| b == b'\n').count()) + 1,
-        column: number(text[line_start..].chars().count()) + 1,
-    }
+    let line_start = text.rfind(['\n', '\r']).map_or(0, |last| last + 1);
+    let breaks = text.matches(['\n', '\r']).count() - text.matches("\r\n").count();
+    Position { line: number(breaks) + 1, column: number(text[line_start..].chars().count()) + 1 }
 }
 
 /// What the parser refuses: either nesting beyond its own limit or no YAML at all.
-fn refused(error: &ScanError) -> TaskErrors {
+fn refused(error: &ScanError, end: Position) -> TaskErrors {
     let info = error.info();
     let problem = if info.contains("recursion limit") {
         Problem::TooDeep { max: MAX_DEPTH }
     } else {
-        Problem::Syntax {
-            detail: limited(&info.replace(['[', ']'], "bracket"), 160),
-        }
+        Problem::Syntax { detail: limited(&info.replace(['[', ']'], "bracket"), 160) }
     };
-    Problems::single(position(error.marker()), problem)
+    Problems::single(position(error.marker()).min(end), problem)
 }
 
 fn number(count: usize) -> u32 {
@@ -119,10 +108,7 @@ fn number(count: usize) -> u32 {
 }
 
 fn position(mark: &Marker) -> Position {
-    Position {
-        line: number(mark.line()).max(1),
-        column: number(mark.col()) + 1,
-    }
+    Position { line: number(mark.line()).max(1), column: number(mark.col()) + 1 }
 }
 
 /// How much of the limits a value uses.
@@ -153,10 +139,7 @@ struct Frame {
 
 enum Content {
     List(Vec<Node>),
-    Map {
-        entries: Vec<(Node, Node)>,
-        key: Option<Node>,
-    },
+    Map { entries: Vec<(Node, Node)>, key: Option<Node> },
 }
 
 #[derive(Default)]
@@ -173,22 +156,20 @@ struct Builder {
 impl Builder {
     fn run(mut self, text: &str, problems: &mut Problems) -> Result<Node, TaskErrors> {
         let mut parser = Parser::new_from_str(text);
+        // At the end of a text without a final line break the parser stands on a line that is not there.
+        let end = end_of(text);
         while let Some(event) = parser.next_event() {
-            let (event, span) = event.map_err(|error| refused(&error))?;
-            let at = position(&span.start);
+            let (event, span) = event.map_err(|error| refused(&error, end))?;
+            let at = position(&span.start).min(end);
             if matches!(event, Event::StreamEnd) {
                 break;
             }
-            self.event(event, at, problems)
-                .map_err(|problem| Problems::single(at, problem))?;
+            self.event(event, at, problems).map_err(|problem| Problems::single(at, problem))?;
         }
         // An empty text has no document at all.
         Ok(self.root.unwrap_or(Node {
             at: Position::START,
-            body: Body::Scalar {
-                text: String::new(),
-                quoted: false,
-            },
+            body: Body::Scalar { text: String::new(), quoted: false },
         }))
     }
 
@@ -214,20 +195,11 @@ impl Builder {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let string_tag = check_tag(tag.as_deref(), &["str"], at, problems);
-                let size = Size {
-                    nodes: 1,
-                    bytes: text.len(),
-                };
+                let size = Size { nodes: 1, bytes: text.len() };
                 self.charge(size)?;
                 let quoted = style != ScalarStyle::Plain || string_tag;
                 self.complete(
-                    Node {
-                        at,
-                        body: Body::Scalar {
-                            text: text.into_owned(),
-                            quoted,
-                        },
-                    },
+                    Node { at, body: Body::Scalar { text: text.into_owned(), quoted } },
                     size,
                     anchor,
                 );
@@ -238,14 +210,7 @@ impl Builder {
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_deref(), &["map"], at, problems);
-                self.enter(
-                    at,
-                    anchor,
-                    Content::Map {
-                        entries: Vec::new(),
-                        key: None,
-                    },
-                )?;
+                self.enter(at, anchor, Content::Map { entries: Vec::new(), key: None })?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(frame) = self.open.pop() {
@@ -263,11 +228,7 @@ impl Builder {
 
     fn charge(&mut self, size: Size) -> Result<(), Problem> {
         self.total.add(size);
-        if self.total.is_too_much() {
-            Err(Problem::TooComplex)
-        } else {
-            Ok(())
-        }
+        if self.total.is_too_much() { Err(Problem::TooComplex) } else { Ok(()) }
     }
 
     fn enter(&mut self, at: Position, anchor: usize, content: Content) -> Result<(), Problem> {
@@ -276,12 +237,7 @@ impl Builder {
         }
         let size = Size { nodes: 1, bytes: 0 };
         self.charge(size)?;
-        self.open.push(Frame {
-            at,
-            anchor,
-            size,
-            content,
-        });
+        self.open.push(Frame { at, anchor, size, content });
         Ok(())
     }
 
@@ -316,11 +272,7 @@ fn check_tag(tag: Option<&Tag>, core: &[&str], at: Position, problems: &mut Prob
     } else {
         format!("{}{}", tag.handle, tag.suffix)
     };
-    problems.report(
-        &FieldPath::root(),
-        at,
-        Problem::TagRefused { tag: shown(&name) },
-    );
+    problems.report(&FieldPath::root(), at, Problem::TagRefused { tag: shown(&name) });
     true
 }
 
@@ -345,10 +297,7 @@ fn check_keys(node: &Node, path: &FieldPath, problems: &mut Problems) {
                 };
                 match seen.get(name) {
                     Some(&first_line) if reported.insert(name) => {
-                        let problem = Problem::DuplicateKey {
-                            key: shown(name),
-                            first_line,
-                        };
+                        let problem = Problem::DuplicateKey { key: shown(name), first_line };
                         problems.report(&path.key(name), key.at, problem);
                     }
                     Some(_) => {}

@@ -82,10 +82,7 @@ impl Wanted {
 
 /// One kind of problem with its parameters. Text parameters are safe to show (see [`TaskError::message`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the fields are the parameters of the sentence in `texts`"
-)]
+#[expect(missing_docs, reason = "the fields are the parameters of the sentence in `texts`")]
 pub enum Problem {
     /// The file is larger than the limit.
     FileTooLarge { max_bytes: usize },
@@ -114,10 +111,7 @@ pub enum Problem {
     /// A merge key (`<<`).
     MergeKey,
     /// A key that no task file has here.
-    UnknownKey {
-        key: String,
-        nearest: Option<String>,
-    },
+    UnknownKey { key: String, nearest: Option<String> },
     /// A value of another type.
     WrongType { wanted: Wanted, found: Found },
     /// A string is wanted and an unquoted word stands there that YAML reads as something else.
@@ -250,10 +244,7 @@ impl Problem {
                 params
             }
             Self::WrongType { wanted, found } => {
-                vec![
-                    ("wanted", wanted.code().to_owned()),
-                    ("found", found.code().to_owned()),
-                ]
+                vec![("wanted", wanted.code().to_owned()), ("found", found.code().to_owned())]
             }
             Self::UnsupportedKind { value }
             | Self::UnsupportedVersion { value }
@@ -361,10 +352,7 @@ impl TaskErrors {
 
     /// What to do about the first problem.
     pub fn remedy(&self, lang: Lang) -> String {
-        self.errors
-            .first()
-            .map(|error| error.remedy(lang))
-            .unwrap_or_default()
+        self.errors.first().map(|error| error.remedy(lang)).unwrap_or_default()
     }
 }
 
@@ -386,11 +374,7 @@ pub(super) struct Problems {
 impl Problems {
     pub(super) fn report(&mut self, path: &FieldPath, position: Position, problem: Problem) {
         if self.errors.len() < MAX_PROBLEMS {
-            self.errors.push(TaskError {
-                problem,
-                path: path.clone(),
-                position: Some(position),
-            });
+            self.errors.push(TaskError { problem, path: path.clone(), position: Some(position) });
         } else {
             self.more += 1;
         }
@@ -402,22 +386,12 @@ impl Problems {
             return None;
         }
         self.errors.sort_by_key(|error| error.position);
-        Some(TaskErrors {
-            errors: self.errors,
-            more: self.more,
-        })
+        Some(TaskErrors { errors: self.errors, more: self.more })
     }
 
     /// Ends with this one problem.
     pub(super) fn single(position: Position, problem: Problem) -> TaskErrors {
-        let error = TaskError {
-            problem,
-            path: FieldPath::root(),
-            position: Some(position),
-        };
-        TaskErrors {
-            errors: vec![error],
-            more: 0,
-        }
+        let error = TaskError { problem, path: FieldPath::root(), position: Some(position) };
+        TaskErrors { errors: vec![error], more: 0 }
     }
 }

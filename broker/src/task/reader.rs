@@ -6,26 +6,12 @@ use super::problem::{Found, Problem, Problems, Wanted};
 use super::shown::shown;
 
 /// Keys of the top level.
-pub(super) const TOP: &[&str] = &[
-    "kind",
-    "version",
-    "job",
-    "environment",
-    "resources",
-    "storage",
-];
+pub(super) const TOP: &[&str] = &["kind", "version", "job", "environment", "resources", "storage"];
 /// Keys of `job`.
 pub(super) const JOB: &[&str] = &["name", "description", "maxDuration"];
 /// Keys of `environment`.
-pub(super) const ENVIRONMENT: &[&str] = &[
-    "image",
-    "conda",
-    "requirements",
-    "command",
-    "args",
-    "env",
-    "wandb_external",
-];
+pub(super) const ENVIRONMENT: &[&str] =
+    &["image", "conda", "requirements", "command", "args", "env", "wandb_external"];
 /// Keys of `resources`.
 pub(super) const RESOURCES: &[&str] = &["gpuNum", "gpuType", "gpuSkuKey"];
 /// Keys of `storage`.
@@ -58,11 +44,7 @@ pub(super) struct Field<'a> {
 impl<'a> Field<'a> {
     /// Where to point for a problem of the value. A value that is not there has its key's place.
     pub(super) fn at(&self) -> Position {
-        if self.is_absent() {
-            self.key_at
-        } else {
-            self.node.at
-        }
+        if self.is_absent() { self.key_at } else { self.node.at }
     }
 
     /// Nothing at all stands behind the key.
@@ -123,10 +105,7 @@ impl<'a> Field<'a> {
                 if !self.is_null() {
                     self.report(
                         problems,
-                        Problem::WrongType {
-                            wanted: Wanted::List,
-                            found: self.node.found(),
-                        },
+                        Problem::WrongType { wanted: Wanted::List, found: self.node.found() },
                     );
                 }
                 None
@@ -141,10 +120,7 @@ impl<'a> Field<'a> {
             if !self.is_null() {
                 self.report(
                     problems,
-                    Problem::WrongType {
-                        wanted: Wanted::Mapping,
-                        found: self.node.found(),
-                    },
+                    Problem::WrongType { wanted: Wanted::Mapping, found: self.node.found() },
                 );
             }
             return None;
@@ -152,16 +128,8 @@ impl<'a> Field<'a> {
         let mut seen = std::collections::HashSet::new();
         let fields = entries.iter().filter_map(|(key, node)| {
             let name = key.text()?;
-            seen.insert(name).then(|| {
-                (
-                    name,
-                    Field {
-                        path: self.path.key(name),
-                        key_at: key.at,
-                        node,
-                    },
-                )
-            })
+            seen.insert(name)
+                .then(|| (name, Field { path: self.path.key(name), key_at: key.at, node }))
         });
         Some(fields.collect())
     }
@@ -178,19 +146,12 @@ impl<'a> Field<'a> {
                 let problem = if *name == "<<" {
                     Problem::MergeKey
                 } else {
-                    Problem::UnknownKey {
-                        key: shown(name),
-                        nearest: nearest(name, known),
-                    }
+                    Problem::UnknownKey { key: shown(name), nearest: nearest(name, known) }
                 };
                 problems.report(&field.path, field.key_at, problem);
             }
         }
-        Some(Section {
-            path: self.path.clone(),
-            at: self.key_at,
-            entries,
-        })
+        Some(Section { path: self.path.clone(), at: self.key_at, entries })
     }
 
     /// As [`Field::section`], but the mapping must be there.
@@ -202,10 +163,7 @@ impl<'a> Field<'a> {
         if self.is_null() {
             self.report(
                 problems,
-                Problem::WrongType {
-                    wanted: Wanted::Mapping,
-                    found: Found::Null,
-                },
+                Problem::WrongType { wanted: Wanted::Mapping, found: Found::Null },
             );
             return None;
         }
@@ -224,10 +182,7 @@ pub(super) struct Section<'a> {
 impl<'a> Section<'a> {
     /// The field `name`, if the file has it.
     pub(super) fn get(&self, name: &str) -> Option<&Field<'a>> {
-        self.entries
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, field)| field)
+        self.entries.iter().find(|(key, _)| *key == name).map(|(_, field)| field)
     }
 
     /// The field `name`; its absence is a problem.

@@ -67,9 +67,7 @@ pub(super) fn name(text: &str) -> Result<String, Problem> {
     let value = || shown(text);
     let proper = text.len() <= 63
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     if !proper {
         return Err(Problem::BadName { value: value() });
     }
@@ -89,9 +87,7 @@ pub(super) fn name(text: &str) -> Result<String, Problem> {
 /// `job.description`: free text of one or more lines.
 pub(super) fn description(text: &str) -> Result<String, Problem> {
     if text.chars().count() > MAX_DESCRIPTION {
-        return Err(Problem::TooLong {
-            max: MAX_DESCRIPTION,
-        });
+        return Err(Problem::TooLong { max: MAX_DESCRIPTION });
     }
     no_character(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))?;
     Ok(text.to_owned())
@@ -120,17 +116,13 @@ pub(super) fn max_duration(text: &str) -> Result<MaxDuration, Problem> {
         .and_then(|count| count.checked_mul(unit))
         .filter(|seconds| *seconds <= MAX_DURATION_SECONDS)
         .map(MaxDuration::Seconds)
-        .ok_or(Problem::DurationTooLong {
-            max_days: MAX_DURATION_SECONDS / DAY,
-        })
+        .ok_or(Problem::DurationTooLong { max_days: MAX_DURATION_SECONDS / DAY })
 }
 
 /// A word of a command, or the value of a variable.
 pub(super) fn argument(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_ARGUMENT_BYTES {
-        return Err(Problem::TooLong {
-            max: MAX_ARGUMENT_BYTES,
-        });
+        return Err(Problem::TooLong { max: MAX_ARGUMENT_BYTES });
     }
     no_character(text, |c| c == '\0')?;
     Ok(text.to_owned())
@@ -156,22 +148,14 @@ pub(super) fn image(text: &str) -> Result<String, Problem> {
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
         && !text.contains("//")
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._-/:@+".contains(&b));
-    if proper {
-        Ok(text.to_owned())
-    } else {
-        Err(Problem::BadImage)
-    }
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/:@+".contains(&b));
+    if proper { Ok(text.to_owned()) } else { Err(Problem::BadImage) }
 }
 
 /// `environment.conda` and `environment.requirements`: a name or a path, not looked at further here.
 pub(super) fn declaration(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_PATH_BYTES {
-        return Err(Problem::TooLong {
-            max: MAX_PATH_BYTES,
-        });
+        return Err(Problem::TooLong { max: MAX_PATH_BYTES });
     }
     no_character(text, char::is_control)?;
     Ok(text.trim().to_owned())
@@ -220,19 +204,13 @@ fn is_offer_part(part: &str) -> bool {
 /// A path below the work directory, normalised; `.` is the directory itself.
 pub(super) fn relative_path(text: &str) -> Result<String, Problem> {
     let path = any_path(text)?;
-    if path.starts_with('/') {
-        Err(Problem::PathAbsolute)
-    } else {
-        Ok(path)
-    }
+    if path.starts_with('/') { Err(Problem::PathAbsolute) } else { Ok(path) }
 }
 
 /// A path below the work directory, or an absolute one that is not the root; normalised.
 pub(super) fn any_path(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_PATH_BYTES {
-        return Err(Problem::TooLong {
-            max: MAX_PATH_BYTES,
-        });
+        return Err(Problem::TooLong { max: MAX_PATH_BYTES });
     }
     no_character(text, char::is_control)?;
     if text.contains('\\') {
@@ -247,10 +225,7 @@ pub(super) fn any_path(text: &str) -> Result<String, Problem> {
     if text.split('/').any(|part| part == "..") {
         return Err(Problem::PathOutside);
     }
-    let parts: Vec<&str> = text
-        .split('/')
-        .filter(|part| !matches!(*part, "" | "."))
-        .collect();
+    let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     match (text.starts_with('/'), parts.is_empty()) {
         (true, true) => Err(Problem::PathRoot),
         (true, false) => Ok(format!("/{}", parts.join("/"))),
@@ -274,9 +249,7 @@ pub(super) fn model_source(text: &str) -> Result<(ModelSource, String), Problem>
     let is_part = |part: &str| {
         part.len() <= MAX_MODEL_PART
             && part.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && part
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
     match model.split_once('/') {
         Some((org, name)) if is_part(org) && is_part(name) => Ok((source, model.to_owned())),
@@ -286,9 +259,7 @@ pub(super) fn model_source(text: &str) -> Result<(ModelSource, String), Problem>
 
 fn no_character(text: &str, forbidden: impl Fn(char) -> bool) -> Result<(), Problem> {
     match text.chars().find(|&c| forbidden(c)) {
-        Some(c) => Err(Problem::ForbiddenCharacter {
-            code_point: u32::from(c),
-        }),
+        Some(c) => Err(Problem::ForbiddenCharacter { code_point: u32::from(c) }),
         None => Ok(()),
     }
 }

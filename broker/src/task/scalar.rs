@@ -85,10 +85,7 @@ fn is_float(text: &str) -> bool {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     mantissa.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && mantissa.bytes().any(|b| b.is_ascii_digit())
-        && whole
-            .bytes()
-            .chain(fraction.bytes())
-            .all(|b| b == b'_' || b.is_ascii_digit())
+        && whole.bytes().chain(fraction.bytes()).all(|b| b == b'_' || b.is_ascii_digit())
 }
 
 fn is_date(text: &str) -> bool {
@@ -103,10 +100,7 @@ fn is_date(text: &str) -> bool {
         && matches!(month.len(), 1 | 2)
         && digits(month)
         && matches!(day, 1 | 2)
-        && rest[day..]
-            .bytes()
-            .next()
-            .is_none_or(|b| matches!(b, b'T' | b't' | b' ' | b'\t'))
+        && rest[day..].bytes().next().is_none_or(|b| matches!(b, b'T' | b't' | b' ' | b'\t'))
 }
 
 #[cfg(test)]
@@ -117,46 +111,15 @@ mod tests {
     fn words_that_any_reader_takes_for_another_type_are_no_strings() {
         for (found, words) in [
             (Found::Null, &["", "~", "null", "NULL"][..]),
-            (
-                Found::Bool,
-                &["yes", "No", "ON", "off", "y", "N", "true", "False"],
-            ),
+            (Found::Bool, &["yes", "No", "ON", "off", "y", "N", "true", "False"]),
             (
                 Found::Integer,
-                &[
-                    "0",
-                    "-1",
-                    "+7",
-                    "010",
-                    "0x1F",
-                    "0o17",
-                    "0b1",
-                    "1_000",
-                    "1:30",
-                    "190:20:30",
-                ],
+                &["0", "-1", "+7", "010", "0x1F", "0o17", "0b1", "1_000", "1:30", "190:20:30"],
             ),
-            (
-                Found::Float,
-                &[
-                    "1.5",
-                    "1e3",
-                    ".5",
-                    "1.",
-                    "-.inf",
-                    ".nan",
-                    "6.8523015e+5",
-                    "1_0.5",
-                ],
-            ),
+            (Found::Float, &["1.5", "1e3", ".5", "1.", "-.inf", ".nan", "6.8523015e+5", "1_0.5"]),
             (
                 Found::Date,
-                &[
-                    "2026-01-31",
-                    "2026-1-3",
-                    "2001-12-14t21:59:43.10-05:00",
-                    "2001-12-14 21:59:43",
-                ],
+                &["2026-01-31", "2026-1-3", "2001-12-14t21:59:43.10-05:00", "2001-12-14 21:59:43"],
             ),
             (
                 Found::Text,

@@ -64,15 +64,8 @@ impl TaskFile {
             TaskKind::Notebook => Some(NotServed::Notebook),
         };
         let conda = self.environment.conda.as_ref().map(|_| NotServed::Conda);
-        let requirements = self
-            .environment
-            .requirements
-            .as_ref()
-            .map(|_| NotServed::Requirements);
+        let requirements = self.environment.requirements.as_ref().map(|_| NotServed::Requirements);
         let models = (!self.storage.models.is_empty()).then_some(NotServed::Models);
-        [kind, conda, requirements, models]
-            .into_iter()
-            .flatten()
-            .collect()
+        [kind, conda, requirements, models].into_iter().flatten().collect()
     }
 }

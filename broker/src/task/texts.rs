@@ -44,18 +44,10 @@ const MAX_SUMMARY: usize = 10;
 pub(super) fn summary(errors: &TaskErrors, lang: Lang) -> String {
     let total = errors.errors.len() + errors.more;
     if total == 1 {
-        return errors
-            .errors
-            .first()
-            .map(|error| message(error, lang))
-            .unwrap_or_default();
+        return errors.errors.first().map(|error| message(error, lang)).unwrap_or_default();
     }
-    let spelt: Vec<String> = errors
-        .errors
-        .iter()
-        .take(MAX_SUMMARY)
-        .map(|error| message(error, lang))
-        .collect();
+    let spelt: Vec<String> =
+        errors.errors.iter().take(MAX_SUMMARY).map(|error| message(error, lang)).collect();
     let more = total - spelt.len();
     let mut text = match lang {
         Lang::Zh => format!("任务 YAML 有 {total} 处问题：{}", spelt.join("；")),
@@ -109,11 +101,7 @@ fn wanted(wanted: Wanted, lang: Lang) -> &'static str {
 fn what(problem: &Problem, lang: Lang) -> String {
     match problem {
         Problem::FileTooLarge { max_bytes } => {
-            say!(
-                lang,
-                "文件超过 {max_bytes} 字节",
-                "the file is larger than {max_bytes} bytes"
-            )
+            say!(lang, "文件超过 {max_bytes} 字节", "the file is larger than {max_bytes} bytes")
         }
         Problem::NotUtf8 => say!(lang, "文件不是 UTF-8 编码", "the file is not UTF-8"),
         Problem::ControlCharacter { code_point } => {
@@ -123,30 +111,22 @@ fn what(problem: &Problem, lang: Lang) -> String {
                 "the file holds the control character U+{code_point:04X}"
             )
         }
-        Problem::Syntax { detail } => say!(
-            lang,
-            "YAML 语法错误（{detail}）",
-            "this is not YAML ({detail})"
-        ),
+        Problem::Syntax { detail } => {
+            say!(lang, "YAML 语法错误（{detail}）", "this is not YAML ({detail})")
+        }
         Problem::TooDeep { max } => {
             say!(lang, "嵌套超过 {max} 层", "nested deeper than {max} levels")
         }
-        Problem::TooComplex => say!(
-            lang,
-            "内容过多（含别名展开）",
-            "too many values, aliases included"
-        ),
-        Problem::SeveralDocuments => say!(
-            lang,
-            "文件含有多个 YAML 文档",
-            "the file holds more than one YAML document"
-        ),
+        Problem::TooComplex => {
+            say!(lang, "内容过多（含别名展开）", "too many values, aliases included")
+        }
+        Problem::SeveralDocuments => {
+            say!(lang, "文件含有多个 YAML 文档", "the file holds more than one YAML document")
+        }
         Problem::RecursiveAlias => say!(lang, "别名引用了自身", "an alias contains itself"),
-        Problem::TagRefused { tag } => say!(
-            lang,
-            "不支持 YAML 标签 '{tag}'",
-            "the YAML tag '{tag}' is not accepted"
-        ),
+        Problem::TagRefused { tag } => {
+            say!(lang, "不支持 YAML 标签 '{tag}'", "the YAML tag '{tag}' is not accepted")
+        }
         Problem::TopLevel { found: was } => {
             let was = found(*was, lang);
             say!(
@@ -162,21 +142,10 @@ fn what(problem: &Problem, lang: Lang) -> String {
         ),
         Problem::KeyNotText { found: was } => {
             let was = found(*was, lang);
-            say!(
-                lang,
-                "字段名必须是字符串，实际是{was}",
-                "a key must be a string, got {was}"
-            )
+            say!(lang, "字段名必须是字符串，实际是{was}", "a key must be a string, got {was}")
         }
-        Problem::MergeKey => say!(
-            lang,
-            "不支持合并键 '<<'",
-            "the merge key '<<' is not accepted"
-        ),
-        Problem::UnknownKey {
-            key,
-            nearest: Some(nearest),
-        } => {
+        Problem::MergeKey => say!(lang, "不支持合并键 '<<'", "the merge key '<<' is not accepted"),
+        Problem::UnknownKey { key, nearest: Some(nearest) } => {
             say!(
                 lang,
                 "未知字段 '{key}'，是否想写 '{nearest}'？",
@@ -186,16 +155,9 @@ fn what(problem: &Problem, lang: Lang) -> String {
         Problem::UnknownKey { key, nearest: None } => {
             say!(lang, "未知字段 '{key}'", "unknown key '{key}'")
         }
-        Problem::WrongType {
-            wanted: want,
-            found: was,
-        } => {
+        Problem::WrongType { wanted: want, found: was } => {
             let (want, was) = (wanted(*want, lang), found(*was, lang));
-            say!(
-                lang,
-                "必须是{want}，实际是{was}",
-                "must be {want}, got {was}"
-            )
+            say!(lang, "必须是{want}，实际是{was}", "must be {want}, got {was}")
         }
         Problem::NeedsQuotes { found: was } => {
             let was = found(*was, lang);
@@ -208,23 +170,15 @@ fn what(problem: &Problem, lang: Lang) -> String {
         Problem::Empty => say!(lang, "不能为空", "must not be empty"),
         Problem::EmptyList => say!(lang, "列表不能为空", "the list must not be empty"),
         Problem::Required => say!(lang, "必须填写", "must be given"),
-        Problem::UnsupportedKind { value } => say!(
-            lang,
-            "不支持的任务类型 '{value}'",
-            "unsupported job kind '{value}'"
-        ),
-        Problem::UnsupportedVersion { value } => {
-            say!(
-                lang,
-                "不支持的 schema 版本 '{value}'",
-                "unsupported schema version '{value}'"
-            )
+        Problem::UnsupportedKind { value } => {
+            say!(lang, "不支持的任务类型 '{value}'", "unsupported job kind '{value}'")
         }
-        Problem::BadName { value } => say!(
-            lang,
-            "任务名 '{value}' 不合法",
-            "'{value}' is not a valid task name"
-        ),
+        Problem::UnsupportedVersion { value } => {
+            say!(lang, "不支持的 schema 版本 '{value}'", "unsupported schema version '{value}'")
+        }
+        Problem::BadName { value } => {
+            say!(lang, "任务名 '{value}' 不合法", "'{value}' is not a valid task name")
+        }
         Problem::NameLikeJobId { value } => {
             say!(
                 lang,
@@ -233,17 +187,11 @@ fn what(problem: &Problem, lang: Lang) -> String {
             )
         }
         Problem::NameReserved { value } => {
-            say!(
-                lang,
-                "任务名 '{value}' 是保留字",
-                "the task name '{value}' is a reserved word"
-            )
+            say!(lang, "任务名 '{value}' 是保留字", "the task name '{value}' is a reserved word")
         }
-        Problem::TooLong { max } => say!(
-            lang,
-            "内容过长，上限为 {max}",
-            "too long, at most {max} are allowed"
-        ),
+        Problem::TooLong { max } => {
+            say!(lang, "内容过长，上限为 {max}", "too long, at most {max} are allowed")
+        }
         Problem::ForbiddenCharacter { code_point } => {
             say!(
                 lang,
@@ -251,17 +199,11 @@ fn what(problem: &Problem, lang: Lang) -> String {
                 "holds the character U+{code_point:04X}, which is not allowed here"
             )
         }
-        Problem::BadDuration { value } => say!(
-            lang,
-            "时长 '{value}' 不合法",
-            "'{value}' is not a valid duration"
-        ),
+        Problem::BadDuration { value } => {
+            say!(lang, "时长 '{value}' 不合法", "'{value}' is not a valid duration")
+        }
         Problem::DurationTooLong { max_days } => {
-            say!(
-                lang,
-                "时长超过 {max_days} 天",
-                "the duration is longer than {max_days} days"
-            )
+            say!(lang, "时长超过 {max_days} 天", "the duration is longer than {max_days} days")
         }
         Problem::CondaAndRequirements => say!(
             lang,
@@ -304,19 +246,13 @@ fn what(problem: &Problem, lang: Lang) -> String {
         }
         Problem::PathAbsolute => say!(lang, "必须是相对路径", "must be a relative path"),
         Problem::PathOutside => say!(lang, "路径不能包含 '..'", "the path must not hold '..'"),
-        Problem::PathBackslash => say!(
-            lang,
-            "路径不能包含反斜杠",
-            "the path must not hold a backslash"
-        ),
+        Problem::PathBackslash => {
+            say!(lang, "路径不能包含反斜杠", "the path must not hold a backslash")
+        }
         Problem::PathRoot => say!(lang, "必须是单独的目录", "must be a folder of its own"),
         Problem::PathTwice { first_index } => {
             let first = first_index + 1;
-            say!(
-                lang,
-                "与第 {first} 项的路径相同",
-                "the same path as element {first}"
-            )
+            say!(lang, "与第 {first} 项的路径相同", "the same path as element {first}")
         }
         Problem::ModelScheme => say!(lang, "不支持的模型来源", "unsupported model source"),
         Problem::ModelName => say!(
@@ -362,11 +298,9 @@ pub(super) fn remedy(problem: &Problem, lang: Lang) -> String {
         Problem::RecursiveAlias | Problem::MergeKey => {
             say!(lang, "把内容直接写出来", "write the values out")
         }
-        Problem::TagRefused { .. } => say!(
-            lang,
-            "删除该标签，只写值",
-            "remove the tag and keep the plain value"
-        ),
+        Problem::TagRefused { .. } => {
+            say!(lang, "删除该标签，只写值", "remove the tag and keep the plain value")
+        }
         Problem::TopLevel { .. } => say!(
             lang,
             "按 job、environment、resources、storage 等字段书写",
@@ -374,21 +308,12 @@ pub(super) fn remedy(problem: &Problem, lang: Lang) -> String {
         ),
         Problem::DuplicateKey { .. } => say!(lang, "保留其中一个", "keep one of them"),
         Problem::KeyNotText { .. } => say!(lang, "给字段名加上引号", "put the key in quotes"),
-        Problem::UnknownKey {
-            nearest: Some(nearest),
-            ..
-        } => {
-            say!(
-                lang,
-                "改为 '{nearest}'，或删除该字段",
-                "write '{nearest}', or remove the key"
-            )
+        Problem::UnknownKey { nearest: Some(nearest), .. } => {
+            say!(lang, "改为 '{nearest}'，或删除该字段", "write '{nearest}', or remove the key")
         }
-        Problem::UnknownKey { nearest: None, .. } => say!(
-            lang,
-            "检查拼写，或删除该字段",
-            "check the spelling, or remove the key"
-        ),
+        Problem::UnknownKey { nearest: None, .. } => {
+            say!(lang, "检查拼写，或删除该字段", "check the spelling, or remove the key")
+        }
         Problem::WrongType { wanted: want, .. } => {
             let want = wanted(*want, lang);
             say!(
@@ -404,11 +329,9 @@ pub(super) fn remedy(problem: &Problem, lang: Lang) -> String {
                 "quote it, such as \"…\"; an empty string is \"\""
             )
         }
-        Problem::Empty | Problem::EmptyList => say!(
-            lang,
-            "填写内容，或删除该字段",
-            "give a value, or remove the field"
-        ),
+        Problem::Empty | Problem::EmptyList => {
+            say!(lang, "填写内容，或删除该字段", "give a value, or remove the field")
+        }
         Problem::Required => say!(lang, "补充该字段", "add the field"),
         Problem::UnsupportedKind { .. } => {
             say!(
@@ -482,11 +405,9 @@ pub(super) fn remedy(problem: &Problem, lang: Lang) -> String {
         ),
         Problem::PathBackslash => say!(lang, "用 '/' 分隔目录", "separate folders with '/'"),
         Problem::PathRoot => say!(lang, "写一个子目录", "name a folder below it"),
-        Problem::PathTwice { .. } => say!(
-            lang,
-            "为每项写不同的路径",
-            "give each element a path of its own"
-        ),
+        Problem::PathTwice { .. } => {
+            say!(lang, "为每项写不同的路径", "give each element a path of its own")
+        }
         Problem::ModelScheme | Problem::ModelName => say!(
             lang,
             "使用 huggingface://org/model、hf://org/model 或 modelscope://org/model",
@@ -508,11 +429,9 @@ pub(super) fn not_served(what: NotServed, lang: Lang) -> String {
             "{path}：暂不支持 Inference 任务",
             "{path}: Inference jobs are not served yet"
         ),
-        NotServed::Notebook => say!(
-            lang,
-            "{path}：暂不支持 Notebook 任务",
-            "{path}: Notebook jobs are not served yet"
-        ),
+        NotServed::Notebook => {
+            say!(lang, "{path}：暂不支持 Notebook 任务", "{path}: Notebook jobs are not served yet")
+        }
         NotServed::Conda | NotServed::Requirements | NotServed::Models => {
             say!(lang, "暂不支持 {path}", "{path} is not served yet")
         }
@@ -545,22 +464,16 @@ pub(super) fn reason(field: &str, source: SettingSource, lang: Lang) -> String {
         return say!(lang, "YAML 中填写", "given in the YAML");
     }
     match field {
-        "kind" => say!(
-            lang,
-            "未填时按 Training 处理",
-            "without it a task is a Training"
-        ),
+        "kind" => say!(lang, "未填时按 Training 处理", "without it a task is a Training"),
         "job.maxDuration" => say!(
             lang,
             "未填时不限制运行时长",
             "without it a task is never stopped for its duration"
         ),
         "resources.gpuNum" => say!(lang, "未填时使用 1 张 GPU", "without it a task has one GPU"),
-        "environment.command" => say!(
-            lang,
-            "Training 未填时的启动命令",
-            "what a Training without a command runs"
-        ),
+        "environment.command" => {
+            say!(lang, "Training 未填时的启动命令", "what a Training without a command runs")
+        }
         _ => say!(lang, "未填时使用平台默认值", "the platform's default"),
     }
 }
