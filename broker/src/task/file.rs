@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use runwhere_model::{OfferCode, OfferKey};
 use serde::{Deserialize, Serialize};
 
 use super::build;
@@ -133,21 +134,21 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// `resources.gpuSkuKey`: which offer exactly. Only the form is checked here.
+/// `resources.gpuSkuKey`: which offer exactly. Whether it exists is the catalogue's to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuSku {
     /// The 8 upper-case letters of an offer.
-    OfferCode(String),
+    OfferCode(OfferCode),
     /// `provider/region/zone/billing_model/instance_type`.
-    OfferKey(String),
+    OfferKey(OfferKey),
 }
 
-impl GpuSku {
-    /// As written in the file.
-    pub fn as_str(&self) -> &str {
+impl fmt::Display for GpuSku {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OfferCode(text) | Self::OfferKey(text) => text,
+            Self::OfferCode(code) => code.fmt(f),
+            Self::OfferKey(key) => key.fmt(f),
         }
     }
 }

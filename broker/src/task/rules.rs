@@ -170,35 +170,13 @@ pub(super) fn gpu_type(text: &str) -> Result<String, Problem> {
     Ok(text.trim().to_owned())
 }
 
-/// `resources.gpuSkuKey`: 8 upper-case letters, or five parts with `/` between.
+/// `resources.gpuSkuKey`: an offer's code or key, in the grammar of the model.
 pub(super) fn gpu_sku(text: &str) -> Result<GpuSku, Problem> {
     let text = text.trim();
-    if text.len() == 8 && text.bytes().all(|b| b.is_ascii_uppercase()) {
-        return Ok(GpuSku::OfferCode(text.to_owned()));
+    if let Ok(code) = text.parse() {
+        return Ok(GpuSku::OfferCode(code));
     }
-    if text.len() <= MAX_PATH_BYTES
-        && text.split('/').count() == 5
-        && text.split('/').all(is_offer_part)
-    {
-        return Ok(GpuSku::OfferKey(text.to_owned()));
-    }
-    Err(Problem::BadSkuKey { value: shown(text) })
-}
-
-fn is_offer_part(part: &str) -> bool {
-    let mut bytes = part.bytes();
-    while let Some(b) = bytes.next() {
-        let proper = if b == b'%' {
-            bytes.next().is_some_and(|b| b.is_ascii_hexdigit())
-                && bytes.next().is_some_and(|b| b.is_ascii_hexdigit())
-        } else {
-            b.is_ascii_alphanumeric() || b"._:+-".contains(&b)
-        };
-        if !proper {
-            return false;
-        }
-    }
-    !part.is_empty()
+    text.parse().map(GpuSku::OfferKey).map_err(|_| Problem::BadSkuKey { value: shown(text) })
 }
 
 /// A path below the work directory, normalised; `.` is the directory itself.

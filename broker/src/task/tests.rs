@@ -267,7 +267,10 @@ fn bad_files_are_refused_at_the_place() {
         ),
         (&with("resources: {gpuSkuKey: abcdefgh}"), &["bad_sku_key resources.gpuSkuKey 2:24"]),
         (&with("resources: {gpuSkuKey: a/b//d/e}"), &["bad_sku_key resources.gpuSkuKey 2:24"]),
-        (&with("resources: {gpuSkuKey: a/b/c/d/e%2}"), &["bad_sku_key resources.gpuSkuKey 2:24"]),
+        (
+            &with("resources: {gpuSkuKey: a/b/c/on_demand/e%2}"),
+            &["bad_sku_key resources.gpuSkuKey 2:24"],
+        ),
         // storage.
         (&with("storage: {workdirs: [.]}"), &["wrong_type storage.workdirs[0] 2:22"]),
         (&with("storage: {workdirs: [{}]}"), &["required storage.workdirs[0].path 2:22"]),
@@ -531,7 +534,7 @@ fn forms_that_are_accepted() {
         "local/-/-/on_demand/a%2Fb",
     ] {
         let file = TaskFile::parse(&with(&format!("resources: {{gpuSkuKey: {sku}}}"))).unwrap();
-        assert_eq!(file.resources.gpu_sku_key.unwrap().as_str(), sku);
+        assert_eq!(file.resources.gpu_sku_key.unwrap().to_string(), sku);
     }
     for image in [
         "vllm/vllm-openai:v0.12.0",
