@@ -28,6 +28,6 @@ pub use file::{
     SettingSource, Storage, TaskFile, TaskKind,
 };
 pub use place::{FieldPath, Position, Segment};
-pub use problem::{Found, Problem, TaskError, TaskErrors, Wanted};
+pub use problem::{Found, LengthUnit, Problem, TaskError, TaskErrors, Wanted};
 pub use rules::{MAX_DURATION_SECONDS, MAX_FILE_BYTES, MAX_GPUS};
 pub use served::NotServed;

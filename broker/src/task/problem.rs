@@ -80,6 +80,25 @@ impl Wanted {
     }
 }
 
+/// What a length limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthUnit {
+    /// Unicode code points.
+    Characters,
+    /// Bytes of UTF-8.
+    Bytes,
+}
+
+impl LengthUnit {
+    /// Stable word for machines.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Characters => "characters",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// One kind of problem with its parameters. Text parameters are safe to show (see [`TaskError::message`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the parameters of the sentence in `texts`")]
@@ -133,7 +152,7 @@ pub enum Problem {
     /// A name that is a word of the command line.
     NameReserved { value: String },
     /// Text longer than the limit.
-    TooLong { max: usize },
+    TooLong { max: usize, unit: LengthUnit },
     /// A character that may not stand in this field.
     ForbiddenCharacter { code_point: u32 },
     /// `maxDuration` in none of the known forms.
@@ -230,7 +249,10 @@ impl Problem {
                 vec![("code_point", format!("U+{code_point:04X}"))]
             }
             Self::Syntax { detail } => vec![("detail", detail.clone())],
-            Self::TooDeep { max } | Self::TooLong { max } => vec![("max", max.to_string())],
+            Self::TooDeep { max } => vec![("max", max.to_string())],
+            Self::TooLong { max, unit } => {
+                vec![("max", max.to_string()), ("unit", unit.code().to_owned())]
+            }
             Self::TagRefused { tag } => vec![("tag", tag.clone())],
             Self::TopLevel { found } | Self::KeyNotText { found } | Self::NeedsQuotes { found } => {
                 vec![("found", found.code().to_owned())]

@@ -1,7 +1,7 @@
 //! The rules for single values: text in, checked value or problem out.
 
 use super::file::{GpuSku, MaxDuration, ModelSource, TaskKind};
-use super::problem::Problem;
+use super::problem::{LengthUnit, Problem};
 use super::shown::shown;
 
 /// Largest task file, in bytes.
@@ -87,7 +87,7 @@ pub(super) fn name(text: &str) -> Result<String, Problem> {
 /// `job.description`: free text of one or more lines.
 pub(super) fn description(text: &str) -> Result<String, Problem> {
     if text.chars().count() > MAX_DESCRIPTION {
-        return Err(Problem::TooLong { max: MAX_DESCRIPTION });
+        return Err(Problem::TooLong { max: MAX_DESCRIPTION, unit: LengthUnit::Characters });
     }
     no_character(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))?;
     Ok(text.to_owned())
@@ -122,7 +122,7 @@ pub(super) fn max_duration(text: &str) -> Result<MaxDuration, Problem> {
 /// A word of a command, or the value of a variable.
 pub(super) fn argument(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_ARGUMENT_BYTES {
-        return Err(Problem::TooLong { max: MAX_ARGUMENT_BYTES });
+        return Err(Problem::TooLong { max: MAX_ARGUMENT_BYTES, unit: LengthUnit::Bytes });
     }
     no_character(text, |c| c == '\0')?;
     Ok(text.to_owned())
@@ -155,7 +155,7 @@ pub(super) fn image(text: &str) -> Result<String, Problem> {
 /// `environment.conda` and `environment.requirements`: a name or a path, not looked at further here.
 pub(super) fn declaration(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_PATH_BYTES {
-        return Err(Problem::TooLong { max: MAX_PATH_BYTES });
+        return Err(Problem::TooLong { max: MAX_PATH_BYTES, unit: LengthUnit::Bytes });
     }
     no_character(text, char::is_control)?;
     Ok(text.trim().to_owned())
@@ -164,7 +164,7 @@ pub(super) fn declaration(text: &str) -> Result<String, Problem> {
 /// `resources.gpuType`: any model name; the catalogue knows which exist.
 pub(super) fn gpu_type(text: &str) -> Result<String, Problem> {
     if text.chars().count() > MAX_GPU_TYPE {
-        return Err(Problem::TooLong { max: MAX_GPU_TYPE });
+        return Err(Problem::TooLong { max: MAX_GPU_TYPE, unit: LengthUnit::Characters });
     }
     no_character(text, char::is_control)?;
     Ok(text.trim().to_owned())
@@ -188,7 +188,7 @@ pub(super) fn relative_path(text: &str) -> Result<String, Problem> {
 /// A path below the work directory, or an absolute one that is not the root; normalised.
 pub(super) fn any_path(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_PATH_BYTES {
-        return Err(Problem::TooLong { max: MAX_PATH_BYTES });
+        return Err(Problem::TooLong { max: MAX_PATH_BYTES, unit: LengthUnit::Bytes });
     }
     no_character(text, char::is_control)?;
     if text.contains('\\') {

@@ -5,7 +5,7 @@
 use runwhere_model::Lang;
 
 use super::file::SettingSource;
-use super::problem::{Found, Problem, TaskError, TaskErrors, Wanted};
+use super::problem::{Found, LengthUnit, Problem, TaskError, TaskErrors, Wanted};
 use super::served::NotServed;
 
 /// Chooses the sentence of the language.
@@ -189,8 +189,15 @@ fn what(problem: &Problem, lang: Lang) -> String {
         Problem::NameReserved { value } => {
             say!(lang, "任务名 '{value}' 是保留字", "the task name '{value}' is a reserved word")
         }
-        Problem::TooLong { max } => {
-            say!(lang, "内容过长，上限为 {max}", "too long, at most {max} are allowed")
+        Problem::TooLong { max, unit: LengthUnit::Characters } => {
+            say!(
+                lang,
+                "内容过长，最多 {max} 个字符",
+                "too long, at most {max} characters are allowed"
+            )
+        }
+        Problem::TooLong { max, unit: LengthUnit::Bytes } => {
+            say!(lang, "内容过长，最多 {max} 字节", "too long, at most {max} bytes are allowed")
         }
         Problem::ForbiddenCharacter { code_point } => {
             say!(
