@@ -1,8 +1,12 @@
 //! The broker of runwhere: driver, store, blobs, logs, sync, accounts, HTTP.
 
 pub mod accounts;
+pub mod agents;
 pub mod api;
 pub mod blobs;
 mod disk;
+pub mod driver;
+pub mod jobs;
+pub mod ports;
 pub mod store;
 pub mod task;

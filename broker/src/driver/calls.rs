@@ -1,0 +1,104 @@
+//! Provider calls: made once, bounded in time, their outcome always brought home.
+
+use std::sync::Arc;
+
+use runwhere_engine::unit::launch_request;
+use runwhere_engine::{Call, Outcome, Unit};
+use runwhere_model::{Bootstrap, Effect, ErrorKind, ProviderError};
+use runwhere_providers::Provider;
+
+use super::core::Core;
+
+impl Core {
+    /// Makes a call in a task of its own. The step that asked for it is durable by now.
+    pub(super) fn spawn_call(self: &Arc<Self>, unit: Unit, call: Call) {
+        let core = Arc::clone(self);
+        tokio::spawn(async move {
+            let outcome = core.make_call(&unit, &call).await;
+            core.step_until_durable(&unit.trial.id, |unit, context| unit.apply(&outcome, context))
+                .await;
+        });
+    }
+
+    async fn make_call(&self, unit: &Unit, call: &Call) -> Outcome {
+        let id = &unit.job.spec.offer.provider;
+        let Some(provider) = self.parts.registry.get(id) else {
+            let missing = |operation| {
+                ProviderError::new(id.clone(), operation, ErrorKind::Auth)
+                    .because("the provider is not connected any more")
+            };
+            return failed(call, missing);
+        };
+        let provider = Arc::clone(provider);
+        let outcome = self.bounded(&provider, unit, call).await;
+        if let Some(error) = error_of(&outcome) {
+            tracing::warn!(trial.id = %unit.trial.id, provider.id = %id, error = %error, "Provider call failed");
+        }
+        outcome
+    }
+
+    /// A call that does not answer in time has an unknown outcome.
+    async fn bounded(&self, provider: &Arc<dyn Provider>, unit: &Unit, call: &Call) -> Outcome {
+        let limit = self.parts.policy.call_timeout * 9 / 10;
+        let work = self.call(provider, unit, call);
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            () = self.parts.clock.sleep(limit) => failed(call, |operation| {
+                ProviderError::new(provider.id().clone(), operation, ErrorKind::Transient)
+                    .possible()
+                    .because("no answer in time")
+            }),
+        }
+    }
+
+    async fn call(&self, provider: &Arc<dyn Provider>, unit: &Unit, call: &Call) -> Outcome {
+        match call {
+            Call::Launch(lease_id) => {
+                let Some(lease) = unit.lease.as_ref().filter(|lease| lease.id == *lease_id) else {
+                    let error =
+                        ProviderError::new(provider.id().clone(), "launch", ErrorKind::Invalid);
+                    return Outcome::Launch(Err(error));
+                };
+                let bootstrap = Bootstrap {
+                    broker_url: self.parts.broker_url.clone(),
+                    lease_token: self.lease_token(lease_id),
+                    agent_sha256: None,
+                    ca_pem: self.parts.ca_pem.clone(),
+                    agent_ttl_seconds: self.parts.policy.agent_ttl.as_secs(),
+                };
+                let request = launch_request(unit, lease, self.parts.deployment.clone(), bootstrap);
+                Outcome::Launch(provider.launch(&request).await)
+            }
+            Call::Find(lease) => Outcome::Find(provider.find(lease).await),
+            Call::Describe(node) => Outcome::Describe(node.clone(), provider.describe(node).await),
+            Call::Terminate(node) => {
+                Outcome::Terminate(node.clone(), provider.terminate(node).await)
+            }
+        }
+    }
+}
+
+fn failed(call: &Call, error: impl FnOnce(&'static str) -> ProviderError) -> Outcome {
+    match call {
+        Call::Launch(_) => Outcome::Launch(Err(error("launch"))),
+        Call::Find(_) => Outcome::Find(Err(error("find"))),
+        Call::Describe(node) => Outcome::Describe(node.clone(), Err(error("describe"))),
+        Call::Terminate(node) => Outcome::Terminate(node.clone(), Err(error("terminate"))),
+    }
+}
+
+fn error_of(outcome: &Outcome) -> Option<&ProviderError> {
+    match outcome {
+        Outcome::Launch(Err(error))
+        | Outcome::Find(Err(error))
+        | Outcome::Describe(_, Err(error))
+        | Outcome::Terminate(_, Err(error)) => {
+            (error.kind != ErrorKind::NotFound || error.effect == Effect::Possible).then_some(error)
+        }
+        Outcome::Launch(Ok(_))
+        | Outcome::Find(Ok(_))
+        | Outcome::Describe(_, Ok(_))
+        | Outcome::Terminate(_, Ok(_)) => None,
+    }
+}

@@ -1,0 +1,273 @@
+//! The driver's parts and its one way to change a unit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use runwhere_engine::{
+    BudgetContext, Context, FreshLease, Lease, Policy, PriceSnapshot, Step, StepError, TrialState,
+    Unit,
+};
+use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
+use runwhere_providers::{Clock, Registry};
+use sha2::Digest;
+
+use super::signals::{AgentPresence, Signals};
+use super::transition::transition;
+use crate::ports::{Ids, PlatformLog, Prices};
+use crate::store::{Store, StoreError};
+
+/// What a driver is made of.
+#[derive(Debug)]
+pub struct CoreParts {
+    /// Rows.
+    pub store: Arc<dyn Store>,
+    /// Connected providers.
+    pub registry: Registry,
+    /// The catalogue.
+    pub prices: Arc<dyn Prices>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Identifiers.
+    pub ids: Arc<dyn Ids>,
+    /// Lines that the platform adds to logs.
+    pub log: Arc<dyn PlatformLog>,
+    /// Timings and limits.
+    pub policy: Policy,
+    /// This installation.
+    pub deployment: DeploymentId,
+    /// Where agents reach us.
+    pub broker_url: String,
+    /// A certificate agents are to trust in addition, PEM.
+    pub ca_pem: Option<String>,
+    /// Key from which lease tokens are derived.
+    pub token_key: Secret,
+}
+
+/// Why a unit could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// There is no such trial.
+    #[error("no such trial")]
+    NotFound,
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine refused.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+/// A unit before and after a change.
+#[derive(Debug)]
+pub struct Stepped {
+    /// The unit as it is now.
+    pub unit: Unit,
+    /// Something was written.
+    pub changed: bool,
+}
+
+/// The driver: one per process, shared by the HTTP routes and the wake-up loop.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) parts: CoreParts,
+    pub(crate) signals: Signals,
+    pub(crate) presence: Arc<AgentPresence>,
+    pub(super) owner: String,
+    locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Core {
+    /// A driver over its parts.
+    pub fn new(parts: CoreParts) -> Arc<Self> {
+        let owner = parts.ids.hex(8);
+        Arc::new(Self {
+            parts,
+            signals: Signals::default(),
+            presence: Arc::default(),
+            owner,
+            locks: Mutex::default(),
+        })
+    }
+
+    /// Change counters.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.parts.store
+    }
+
+    /// The one way to change a unit: loads it, lets `decide` step it, writes the step whole,
+    /// tells everyone and makes the provider call that it asks for. Another writer's change in
+    /// between means: read again and decide anew.
+    pub(crate) async fn step(
+        self: &Arc<Self>,
+        trial: &TrialId,
+        recovering: bool,
+        decide: impl Fn(Unit, &Context<'_>) -> Result<Step, StepError> + Send + Sync,
+    ) -> Result<Stepped, DriveError> {
+        let lock = self.lock_of(trial);
+        let _guard = lock.lock().await;
+        loop {
+            let loaded = self.parts.store.unit(trial).await?;
+            let Some((job, row, lease)) = loaded else { return Err(DriveError::NotFound) };
+            let unit = Unit { job, trial: row, lease };
+            let capabilities =
+                self.parts.registry.get(&unit.job.spec.offer.provider).map(|p| p.capabilities());
+            let launching = match &unit.lease {
+                None => unit.trial.state == TrialState::Queued,
+                Some(lease) => lease.state.is_terminal() && unit.trial.state == TrialState::Queued,
+            };
+            let now = self.parts.clock.now();
+            let context = Context {
+                now,
+                policy: &self.parts.policy,
+                owner: &self.owner,
+                recovering,
+                price: self.price_of(&unit.job.spec.offer),
+                capabilities,
+                budget: self.budget_of(&unit).await?,
+                fresh: launching.then(|| self.fresh_lease()),
+                agent_seen: unit
+                    .lease
+                    .as_ref()
+                    .and_then(|lease| self.presence.seen(&lease.id, now)),
+                siblings_ended: self.siblings_ended(&unit).await?,
+            };
+            let step = decide(unit.clone(), &context)?;
+            drop(context);
+            let transition = transition(&unit, &step);
+            let changed = !transition.rows.is_empty() || !transition.events.is_empty();
+            if changed {
+                match self.parts.store.commit(transition).await {
+                    Ok(()) => {}
+                    Err(StoreError::Stale { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.tell(&step.unit, changed).await;
+            if let Some(call) = step.call {
+                self.spawn_call(step.unit.clone(), call);
+            }
+            return Ok(Stepped { unit: step.unit, changed });
+        }
+    }
+
+    /// Steps until it is durable: for outcomes that must not be lost while the store is full or
+    /// failing.
+    pub(crate) async fn step_until_durable(
+        self: &Arc<Self>,
+        trial: &TrialId,
+        decide: impl Fn(Unit, &Context<'_>) -> Result<Step, StepError> + Send + Sync,
+    ) {
+        loop {
+            match self.step(trial, false, &decide).await {
+                Ok(_) | Err(DriveError::NotFound) => return,
+                Err(DriveError::Step(error)) => {
+                    tracing::error!(trial.id = %trial, %error, "Outcome could not be applied");
+                    return;
+                }
+                Err(DriveError::Store(error)) => {
+                    tracing::warn!(trial.id = %trial, %error, "Outcome is held until it can be stored");
+                    self.parts.clock.sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, unit: &Unit, changed: bool) {
+        let state = unit.lease.as_ref().map(|lease| lease.state);
+        let lines = unit.trial.platform_lines(state);
+        if changed && !lines.is_empty() {
+            self.parts.log.platform(&unit.trial.id, lines).await;
+        }
+        if changed {
+            if let Some(lease) = &unit.lease
+                && lease.state.is_terminal()
+            {
+                self.presence.forget(&lease.id);
+            }
+            self.signals.changed(unit.trial.id.as_str());
+            self.signals.changed(unit.job.id.as_str());
+            self.signals.ring();
+        }
+    }
+
+    async fn siblings_ended(&self, unit: &Unit) -> Result<bool, StoreError> {
+        if unit.job.trials.len() <= 1 {
+            return Ok(true);
+        }
+        let view = self.parts.store.job(&unit.job.project, &unit.job.id).await?;
+        Ok(view.is_none_or(|view| {
+            view.trials
+                .iter()
+                .filter(|(trial, _)| trial.id != unit.trial.id)
+                .all(|(trial, _)| trial.state.is_terminal())
+        }))
+    }
+
+    async fn budget_of(&self, unit: &Unit) -> Result<Option<BudgetContext>, StoreError> {
+        // Only a step that begins, charges or ends a lease touches the budget.
+        let Some(budget) = self.parts.store.budget(&unit.job.project).await? else {
+            return Ok(None);
+        };
+        let rate = self.parts.prices.rate(unit.job.spec.ceiling.currency, budget.currency);
+        Ok(Some(BudgetContext { budget, rate }))
+    }
+
+    fn price_of(&self, key: &OfferKey) -> Option<PriceSnapshot> {
+        let offer = self.parts.prices.offer(key).filter(|offer| offer.launchable)?;
+        Some(PriceSnapshot {
+            price: offer.price.state.known()?,
+            source: offer.price.source,
+            observed_at: offer.price.observed_at,
+            snapshot: self.parts.prices.snapshot(),
+        })
+    }
+
+    fn fresh_lease(&self) -> FreshLease {
+        let id = LeaseId::new(format!("lease-{}", self.parts.ids.hex(8)))
+            .expect("hexadecimal digits are valid in an id");
+        let lease_token_sha256 = sha256_hex(self.lease_token(&id).expose().as_bytes());
+        FreshLease { id, lease_token_sha256 }
+    }
+
+    /// The one-time token of a lease's agent. It is derived, not stored: a restarted broker can
+    /// launch with the same token, and the database never holds it.
+    pub(super) fn lease_token(&self, lease: &LeaseId) -> Secret {
+        use hmac::{Hmac, KeyInit, Mac};
+        let mut mac =
+            Hmac::<sha2::Sha256>::new_from_slice(self.parts.token_key.expose().as_bytes())
+                .expect("HMAC takes keys of any length");
+        mac.update(b"lease-token\0");
+        mac.update(lease.as_str().as_bytes());
+        Secret::new(hex::encode(mac.finalize().into_bytes()))
+    }
+
+    fn lock_of(&self, trial: &TrialId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(trial).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if locks.len() > 1024 {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        locks.insert(trial.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+/// Lower-case hexadecimal SHA-256.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    hex::encode(sha2::Sha256::digest(bytes))
+}
+
+/// Whether a lease belongs to the connected providers; a lease of a removed one is held, never
+/// forgotten.
+pub(super) fn provider_missing(core: &Core, lease: &Lease) -> bool {
+    core.parts.registry.get(&lease.offer.provider).is_none()
+}

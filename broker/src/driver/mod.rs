@@ -1,0 +1,11 @@
+//! Drives units: loads one, lets the engine step it, makes the step durable, then makes the
+//! provider call it asks for and feeds the outcome back.
+
+mod calls;
+mod core;
+mod run;
+mod signals;
+mod transition;
+
+pub use core::{Core, CoreParts, DriveError, Stepped};
+pub use signals::{AgentPresence, Signals};

@@ -1,0 +1,59 @@
+//! What the driver needs of the world besides [`Store`](crate::store::Store),
+//! [`Provider`](runwhere_providers::Provider) and [`Clock`](runwhere_providers::Clock).
+
+use std::fmt;
+
+use async_trait::async_trait;
+use runwhere_engine::{FxRate, PlatformLine};
+use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey, TrialId};
+
+/// Draws identifiers; the only source of randomness besides keys.
+pub trait Ids: fmt::Debug + Send + Sync + 'static {
+    /// So many random bytes as lower-case hexadecimal text.
+    fn hex(&self, bytes: usize) -> String;
+}
+
+/// The machine's own randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemIds;
+
+impl Ids for SystemIds {
+    fn hex(&self, bytes: usize) -> String {
+        let mut buffer = vec![0; bytes];
+        getrandom::fill(&mut buffer).expect("the system's randomness is available");
+        hex::encode(buffer)
+    }
+}
+
+/// The catalogue, as far as submits and launches need it.
+pub trait Prices: fmt::Debug + Send + Sync + 'static {
+    /// An offer by its key.
+    fn offer(&self, key: &OfferKey) -> Option<Offer>;
+    /// The key a code stands for; `None` when unknown or ambiguous.
+    fn by_code(&self, code: OfferCode) -> Option<OfferKey>;
+    /// The best offers for whole GPUs of a model: launchable ones first.
+    fn best(&self, model: GpuModelId, count: GpuCount) -> Vec<Offer>;
+    /// Names what a typo may have meant.
+    fn suggest(&self, text: &str) -> Vec<GpuModelId>;
+    /// The rate to decide with; `None` when there is none or it is too old.
+    fn rate(&self, from: Currency, to: Currency) -> Option<FxRate>;
+    /// Names the catalogue as it is now.
+    fn snapshot(&self) -> String;
+}
+
+/// Lines that the platform adds to a trial's log.
+#[async_trait]
+pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {
+    /// Appends the lines that are not there yet, in order. Harmless when repeated; a failure is
+    /// made up for by the next call.
+    async fn platform(&self, trial: &TrialId, lines: &[PlatformLine]);
+}
+
+/// A log that keeps no platform lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPlatformLog;
+
+#[async_trait]
+impl PlatformLog for NoPlatformLog {
+    async fn platform(&self, _trial: &TrialId, _lines: &[PlatformLine]) {}
+}
