@@ -1,7 +1,7 @@
 //! Trials: one independent workload each.
 
 use jiff::Timestamp;
-use runwhere_model::{JobId, LeaseId, ProjectId, TrialId, WorkspaceId};
+use runwhere_model::{JobId, LeaseId, Money, ProjectId, TrialId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
@@ -218,6 +218,12 @@ pub struct Trial {
     pub log: Option<LogSeal>,
     /// What was the last thing a provider refused, while it waits for capacity.
     pub waiting_for: Option<String>,
+    /// Billed microseconds of its earlier leases.
+    #[serde(default)]
+    pub past_billed_micros: u64,
+    /// Exact cost of its earlier leases, per currency.
+    #[serde(default)]
+    pub past_amounts: Vec<Money>,
     /// All its leases have ended with evidence.
     pub cleanup_confirmed: bool,
     /// That evidence.
@@ -229,6 +235,50 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// A trial that waits for its turn.
+    pub fn queued(id: TrialId, job: &crate::job::Job, index: u32) -> Self {
+        Self {
+            id,
+            version: 0,
+            workspace: job.workspace.clone(),
+            project: job.project.clone(),
+            job: job.id.clone(),
+            index,
+            state: TrialState::Queued,
+            since: job.created_at,
+            desired: Desired::Run,
+            desired_at: None,
+            lease: None,
+            attempts: 0,
+            created_at: job.created_at,
+            started_at: None,
+            ended_at: None,
+            exit: None,
+            end_reason: None,
+            outputs: OutputState::Pending,
+            log: None,
+            waiting_for: None,
+            past_billed_micros: 0,
+            past_amounts: Vec::new(),
+            cleanup_confirmed: false,
+            evidence: Vec::new(),
+            agent_seq: 0,
+            next_at: Some(job.created_at),
+        }
+    }
+
+    /// Adds the final cost of an earlier lease.
+    pub(crate) fn add_past(&mut self, billed_micros: u64, cost: Money) {
+        self.past_billed_micros = self.past_billed_micros.saturating_add(billed_micros);
+        if cost.amount.is_zero() {
+            return;
+        }
+        match self.past_amounts.iter_mut().find(|past| past.currency == cost.currency) {
+            Some(past) => past.amount = past.amount.saturating_add(cost.amount),
+            None => self.past_amounts.push(cost),
+        }
+    }
+
     /// Platform lines that the trial's past and its lease imply, in order.
     pub fn platform_lines(&self, lease: Option<LeaseState>) -> &'static [PlatformLine] {
         use PlatformLine::{CreatingNode, GpuReady, NodeJoining, Running};

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use runwhere_engine::event::EVENT_VERSION;
 use runwhere_engine::{
-    BudgetContext, Context, FreshLease, Lease, Policy, PriceSnapshot, Step, StepError, TrialState,
-    Unit,
+    BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy, PriceSnapshot, Step,
+    StepError, Subject, Trial, TrialState, Unit,
 };
 use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
 use runwhere_providers::{Clock, Registry};
@@ -245,6 +246,33 @@ impl Core {
         mac.update(b"lease-token\0");
         mac.update(lease.as_str().as_bytes());
         Secret::new(hex::encode(mac.finalize().into_bytes()))
+    }
+
+    /// The audit event of an accepted job.
+    pub(crate) fn created_event(&self, job: &Job, trial: &Trial) -> EventRecord {
+        let mut event = self.job_event(job, "job.created");
+        event.subject.trial = Some(trial.id.clone());
+        event.payload = serde_json::json!({
+            "offer": job.spec.offer,
+            "ceiling": job.spec.ceiling,
+            "snapshot": self.parts.prices.snapshot(),
+            "sync": job.spec.sync,
+            "resumed": job.resumed,
+        });
+        event
+    }
+
+    /// An audit event of a job.
+    pub(crate) fn job_event(&self, job: &Job, kind: &str) -> EventRecord {
+        EventRecord {
+            version: EVENT_VERSION,
+            at: self.parts.clock.now(),
+            workspace: job.workspace.clone(),
+            project: job.project.clone(),
+            subject: Subject { job: Some(job.id.clone()), ..Subject::default() },
+            kind: kind.to_owned(),
+            payload: serde_json::json!({}),
+        }
     }
 
     fn lock_of(&self, trial: &TrialId) -> Arc<tokio::sync::Mutex<()>> {

@@ -7,5 +7,6 @@ mod run;
 mod signals;
 mod transition;
 
+pub(crate) use core::sha256_hex;
 pub use core::{Core, CoreParts, DriveError, Stepped};
 pub use signals::{AgentPresence, Signals};

@@ -96,15 +96,28 @@ impl Core {
         Ok(next.filter(|at| *at > now).map_or(longest, |at| at.min(longest)))
     }
 
-    /// Wakes a trial once some time has passed; for what is not in the due index.
-    pub(crate) fn wake_later(self: &Arc<Self>, trial: TrialId, pause: Duration) {
-        let core = Arc::clone(self);
-        tokio::spawn(async move {
-            core.parts.clock.sleep(pause).await;
-            if let Err(error) = core.step(&trial, false, |unit, context| unit.wake(context)).await {
+    /// Looks at a trial after a pause unless its agent has come back by then.
+    pub(crate) fn wake_if_silent(self: &Arc<Self>, trial: TrialId, pause: Duration) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let core = Arc::downgrade(self);
+        let clock = Arc::clone(&self.parts.clock);
+        runtime.spawn(async move {
+            clock.sleep(pause).await;
+            let Some(core) = core.upgrade() else { return };
+            if let Err(error) = core.wake_silent(&trial).await {
                 tracing::warn!(trial.id = %trial, %error, "Wake-up failed");
             }
         });
+    }
+
+    async fn wake_silent(self: &Arc<Self>, trial: &TrialId) -> Result<(), DriveError> {
+        let Some((_, _, Some(lease))) = self.parts.store.unit(trial).await? else { return Ok(()) };
+        let now = self.parts.clock.now();
+        let heard = self.presence.seen(&lease.id, now);
+        if lease.state.is_terminal() || heard.is_some_and(|at| at >= now) {
+            return Ok(());
+        }
+        self.step(trial, false, |unit, context| unit.wake(context)).await.map(|_| ())
     }
 
     fn after(&self, span: Duration) -> Timestamp {

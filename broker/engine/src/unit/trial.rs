@@ -103,7 +103,13 @@ impl Work<'_> {
             }
             Some(Ok(())) | None => {}
         }
+        if let Some(past) = &self.lease {
+            let billed = past.meter.billed_micros(&past.capabilities.metering, now);
+            let cost = past.meter.cost(past, now)?;
+            self.trial.add_past(billed, cost);
+        }
         self.trial.lease = Some(lease.id.clone());
+        self.trial.agent_seq = 0;
         self.trial.attempts += 1;
         self.trial.waiting_for = None;
         self.trial.next_at = None;

@@ -1,0 +1,43 @@
+//! From the agent's words to the engine's.
+
+use runwhere_agent::protocol::{EventKind, ExitReason};
+use runwhere_engine::{AgentEvent, Exit, ExitCause, LogSeal, Output};
+
+/// What an event means for the engine.
+pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
+    match kind {
+        EventKind::Booted { .. } => AgentEvent::Booted,
+        EventKind::GpusReady { .. } => AgentEvent::GpusReady,
+        EventKind::Preparing => AgentEvent::Preparing,
+        EventKind::Started { .. } => AgentEvent::Started,
+        EventKind::Exited { code, signal, reason, .. } => AgentEvent::Exited(Exit {
+            code: *code,
+            signal: *signal,
+            cause: match reason {
+                None => ExitCause::Program,
+                Some(ExitReason::Stopped) => ExitCause::Stop,
+                Some(ExitReason::Timeout) => ExitCause::TimeOut,
+                Some(ExitReason::SpawnFailed) => ExitCause::SpawnFailed,
+                Some(ExitReason::BrokerSilent) => ExitCause::BrokerSilent,
+            },
+        }),
+        EventKind::LogSealed { frames, bytes, .. } => {
+            AgentEvent::LogSealed(LogSeal { frames: *frames, bytes: *bytes })
+        }
+        EventKind::Collecting => AgentEvent::Other,
+        EventKind::Output { path, sha256, size, checkpoint } => AgentEvent::Output(Output {
+            path: path.clone(),
+            sha256: sha256.to_string(),
+            size: *size,
+            checkpoint: *checkpoint,
+        }),
+        EventKind::Collected { files, bytes, failed, .. } => {
+            AgentEvent::Collected { files: *files, bytes: *bytes, failed: failed.clone() }
+        }
+        EventKind::Failed { stage, reason } => {
+            AgentEvent::Failed { stage: stage.clone(), reason: reason.clone() }
+        }
+        EventKind::Lost { reason } => AgentEvent::Lost { reason: reason.clone() },
+        EventKind::Done => AgentEvent::Done,
+    }
+}

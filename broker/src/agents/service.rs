@@ -1,0 +1,197 @@
+//! Redeem, assignment, events, poll.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use runwhere_agent::protocol::{
+    Assignment, Desired, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION, PollReply,
+    PollRequest, RedeemReply, RedeemRequest,
+};
+use runwhere_engine::{AgentOrder, Lease, StepError, Unit};
+use runwhere_model::{LeaseId, TrialId};
+
+use super::assignment::{Parts, assignment};
+use super::event::engine_event;
+use crate::api::agent::{AgentCaller, AgentRefusal, AgentService};
+use crate::driver::{Core, DriveError};
+use crate::store::{Row, StoreError, Transition};
+
+/// Last durable log frame of a trial's present lease.
+pub trait DurableFrames: std::fmt::Debug + Send + Sync + 'static {
+    /// Its sequence number; 0 for none.
+    fn durable_seq(&self, trial: &TrialId) -> u64;
+}
+
+/// Agents over a driver.
+#[derive(Debug)]
+pub struct Agents {
+    core: Arc<Core>,
+    frames: Arc<dyn DurableFrames>,
+}
+
+impl Agents {
+    /// Agents of a driver.
+    pub fn new(core: Arc<Core>, frames: Arc<dyn DurableFrames>) -> Self {
+        Self { core, frames }
+    }
+
+    async fn unit(&self, trial: &TrialId, lease: &LeaseId) -> Result<(Unit, Lease), AgentRefusal> {
+        let loaded = self.core.parts.store.unit(trial).await?;
+        let Some((job, trial, Some(row))) = loaded else { return Err(AgentRefusal::Gone) };
+        // A trial that has gone on to another lease fences the agent of the earlier one.
+        if row.id != *lease || row.state.is_terminal() {
+            return Err(AgentRefusal::Gone);
+        }
+        Ok((Unit { job, trial, lease: Some(row.clone()) }, row))
+    }
+}
+
+#[async_trait]
+impl AgentService for Agents {
+    async fn redeem(&self, request: RedeemRequest) -> Result<RedeemReply, AgentRefusal> {
+        if request.protocol != PROTOCOL_VERSION {
+            return Err(AgentRefusal::Invalid(format!(
+                "protocol {} is not spoken here; this broker speaks {PROTOCOL_VERSION}",
+                request.protocol
+            )));
+        }
+        let id = LeaseId::new(request.lease_id.clone()).map_err(|_| AgentRefusal::Unauthorized)?;
+        let token = crate::driver::sha256_hex(request.lease_token.as_bytes());
+        let key = request.session_key_sha256.to_string();
+        loop {
+            let Some(mut lease) = self.core.parts.store.lease(&id).await? else {
+                return Err(AgentRefusal::Unauthorized);
+            };
+            if lease.agent.lease_token_sha256 != token {
+                return Err(AgentRefusal::Unauthorized);
+            }
+            if lease.state.is_terminal() {
+                return Err(AgentRefusal::Gone);
+            }
+            let reply =
+                RedeemReply { epoch: u64::from(lease.epoch), trial_id: lease.trial.to_string() };
+            match &lease.agent.session_key_sha256 {
+                Some(known) if *known == key => return Ok(reply),
+                Some(_) => {
+                    return Err(AgentRefusal::Conflict(
+                        "the lease token was redeemed by another agent".into(),
+                    ));
+                }
+                None => {}
+            }
+            lease.agent.session_key_sha256 = Some(key.clone());
+            lease.agent.seen_at = Some(self.core.parts.clock.now());
+            let transition = Transition { rows: vec![Row::Lease(lease)], events: Vec::new() };
+            match self.core.parts.store.commit(transition).await {
+                Ok(()) => return Ok(reply),
+                Err(StoreError::Stale { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn assignment(&self, caller: &AgentCaller) -> Result<Assignment, AgentRefusal> {
+        let (unit, lease) = self.unit(&caller.trial, &caller.lease).await?;
+        let store = &self.core.parts.store;
+        let sync = match &unit.job.spec.sync {
+            Some(id) => Some(
+                store
+                    .sync(&unit.job.project, id)
+                    .await?
+                    .ok_or_else(|| AgentRefusal::Internal("the pinned sync is missing".into()))?,
+            ),
+            None => None,
+        };
+        let restore = match &unit.job.resumed {
+            Some(resumed) => store.outputs(&resumed.trial).await?,
+            None => Vec::new(),
+        };
+        let parts = Parts {
+            job: &unit.job,
+            trial: &unit.trial,
+            lease: &lease,
+            sync: sync.as_ref(),
+            restore: &restore,
+            policy: &self.core.parts.policy,
+        };
+        assignment(&parts).map_err(AgentRefusal::Internal)
+    }
+
+    async fn events(
+        &self,
+        caller: &AgentCaller,
+        request: EventsRequest,
+    ) -> Result<EventsReply, AgentRefusal> {
+        let (unit, _) = self.unit(&caller.trial, &caller.lease).await?;
+        let mut acked_seq = unit.trial.agent_seq;
+        for event in &request.events {
+            let kind = engine_event(&event.kind);
+            let step = self
+                .core
+                .step(&caller.trial, false, |unit, context| unit.agent(event.seq, &kind, context));
+            match step.await {
+                Ok(stepped) => acked_seq = stepped.unit.trial.agent_seq,
+                Err(DriveError::Step(StepError::Gap { wanted, .. })) => {
+                    // The reply tells the agent from where to send.
+                    acked_seq = wanted - 1;
+                    break;
+                }
+                Err(DriveError::NotFound) => return Err(AgentRefusal::Gone),
+                Err(DriveError::Store(error)) => return Err(error.into()),
+                Err(DriveError::Step(error)) => {
+                    return Err(AgentRefusal::Internal(error.to_string()));
+                }
+            }
+        }
+        Ok(EventsReply { acked_seq })
+    }
+
+    async fn poll(
+        &self,
+        caller: &AgentCaller,
+        request: PollRequest,
+    ) -> Result<PollReply, AgentRefusal> {
+        let clock = Arc::clone(&self.core.parts.clock);
+        let wait = Duration::from_millis(request.wait_ms.min(MAX_POLL_WAIT_MS));
+        let deadline = clock.now().checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
+        let mut changes = self.core.signals.watch(caller.trial.as_str());
+        let core = Arc::clone(&self.core);
+        let trial = caller.trial.clone();
+        // However this call ends, the agent is silent from then on; a moment later its lease is
+        // looked at unless it has come back.
+        let _connected = self.core.presence.connected(&caller.lease, clock.now(), move || {
+            let pause = core.parts.policy.agent_silence + Duration::from_millis(100);
+            let now = core.parts.clock.now();
+            core.wake_if_silent(trial, pause);
+            now
+        });
+        loop {
+            changes.mark_unchanged();
+            let (unit, _) = self.unit(&caller.trial, &caller.lease).await?;
+            let (desired, reason) = match unit.order() {
+                AgentOrder::Run => (Desired::Run, None),
+                AgentOrder::Stop => (Desired::Stop, Some("stopped")),
+                AgentOrder::TimeOut => (Desired::Stop, Some("timeout")),
+                AgentOrder::Release => (Desired::Release, None),
+            };
+            let known = request.seen == Some(desired);
+            if !known || clock.now() >= deadline {
+                return Ok(PollReply {
+                    desired,
+                    reason: reason.map(str::to_owned),
+                    deadline_at: None,
+                    acked_event_seq: unit.trial.agent_seq,
+                    durable_log_seq: self.frames.durable_seq(&caller.trial),
+                });
+            }
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() {
+                    return Err(AgentRefusal::Internal("shutting down".into()));
+                },
+                () = clock.sleep_until(deadline) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Jobs as the HTTP routes see them: submit, list, stop, resume, delete.
+
+mod cost;
+mod offer;
+mod service;
+mod submit;
+
+pub use cost::cost_of;
+pub use service::Jobs;

@@ -1,0 +1,276 @@
+//! From what a YAML says to one offer that a connected account can launch.
+
+use runwhere_model::{
+    Bootstrapping, Deadman, GpuCount, GpuModel, HourlyPrice, Offer, OfferCode, OfferKey, Stock,
+};
+use runwhere_providers::Registry;
+
+use crate::api::runwhere::Refusal;
+use crate::api::text::Words;
+use crate::ports::Prices;
+use crate::task::{GpuSku, TaskFile};
+
+/// What a submit is held against besides the YAML.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) prices: &'a dyn Prices,
+    pub(super) registry: &'a Registry,
+    /// The project accepts nodes that nothing ends without us.
+    pub(super) consents_no_deadman: bool,
+    /// Agents on other machines can reach us.
+    pub(super) reachable: bool,
+    pub(super) max_price: Option<HourlyPrice>,
+}
+
+/// The chosen offer and the price it may be launched at.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) offer: Offer,
+    pub(super) price: HourlyPrice,
+    pub(super) gpus: GpuCount,
+}
+
+fn invalid(message: Words, suggestion: Words) -> Refusal {
+    Refusal::Invalid { message, suggestion: Some(suggestion) }
+}
+
+/// Chooses by key or code where one is given, else by model and count.
+pub(super) fn choose(
+    terms: &Terms<'_>,
+    task: &TaskFile,
+    key: Option<&str>,
+    code: Option<&str>,
+) -> Result<Chosen, Refusal> {
+    let sku = match (key, code, &task.resources.gpu_sku_key) {
+        (Some(key), ..) => Some(by_key(terms, key)?),
+        (None, Some(code), _) => Some(by_code(terms, code)?),
+        (None, None, Some(GpuSku::OfferKey(key))) => Some(by_key(terms, key)?),
+        (None, None, Some(GpuSku::OfferCode(code))) => Some(by_code(terms, code)?),
+        (None, None, None) => None,
+    };
+    let wanted = task.resources.gpu_num.value;
+    let gpus = GpuCount::whole(wanted).ok_or_else(|| {
+        invalid(
+            Words::new(
+                "resources.gpuNum 必须是正整数",
+                "resources.gpuNum must be a positive number",
+            ),
+            Words::new("填写 1 到 16", "use 1 to 16"),
+        )
+    })?;
+    let offer = match sku {
+        Some(offer) => {
+            if offer.gpu_count < gpus {
+                return Err(invalid(
+                    Words::new(
+                        format!(
+                            "Offer {} 只有 {} 张 GPU，少于 resources.gpuNum={wanted}",
+                            offer.key, offer.gpu_count
+                        ),
+                        format!(
+                            "offer {} has {} GPUs, fewer than resources.gpuNum={wanted}",
+                            offer.key, offer.gpu_count
+                        ),
+                    ),
+                    Words::new(
+                        "改用 GPU 数足够的 Offer（runwhere price list 查 SKU KEY），或减小 resources.gpuNum",
+                        "use an offer with enough GPUs (see `runwhere price list`) or lower resources.gpuNum",
+                    ),
+                ));
+            }
+            offer
+        }
+        None => by_model(terms, task.resources.gpu_type.as_deref().unwrap_or_default(), gpus)?,
+    };
+    check(terms, offer, gpus)
+}
+
+fn by_key(terms: &Terms<'_>, text: &str) -> Result<Offer, Refusal> {
+    let key: OfferKey = text.parse().map_err(|error: runwhere_model::KeyError| {
+        invalid(
+            Words::new(
+                format!("resources.gpuSkuKey 不是有效的 Offer key：{error}"),
+                format!("resources.gpuSkuKey: {error}"),
+            ),
+            list_hint(),
+        )
+    })?;
+    terms.prices.offer(&key).ok_or_else(|| {
+        invalid(
+            Words::new(format!("没有这个 Offer：{key}"), format!("there is no offer {key}")),
+            list_hint(),
+        )
+    })
+}
+
+fn by_code(terms: &Terms<'_>, text: &str) -> Result<Offer, Refusal> {
+    let offer = text
+        .parse::<OfferCode>()
+        .ok()
+        .and_then(|code| terms.prices.by_code(code))
+        .and_then(|key| terms.prices.offer(&key));
+    offer.ok_or_else(|| {
+        let shown: String = text.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
+        invalid(
+            Words::new(
+                format!("没有代码为 {shown} 的 Offer，或它不唯一"),
+                format!("no offer, or more than one, has the code {shown}"),
+            ),
+            list_hint(),
+        )
+    })
+}
+
+fn list_hint() -> Words {
+    Words::new("用 runwhere price list 查 SKU KEY", "see `runwhere price list` for the keys")
+}
+
+/// The refusal of the documents for a GPU name that nothing can be chosen for.
+fn unresolvable(terms: &Terms<'_>, text: &str) -> Refusal {
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(64).collect();
+    let near: Vec<&str> = terms.prices.suggest(text).into_iter().map(|id| id.as_str()).collect();
+    let (zh, en) = match near.is_empty() {
+        true => (String::new(), String::new()),
+        false => (
+            format!("；相近的型号：{}", near.join("、")),
+            format!("; did you mean {}", near.join(", ")),
+        ),
+    };
+    invalid(
+        Words::new(
+            format!("无法为 gpuType='{shown}' 自动选机（未知型号或比价服务暂不可达）"),
+            format!(
+                "no offer can be chosen for gpuType='{shown}' (unknown model, or no prices at hand)"
+            ),
+        ),
+        Words::new(
+            format!(
+                "检查 GPU 型号拼写，或在 YAML 填 resources.gpuSkuKey 指定具体 Offer（runwhere price list 查 SKU KEY）{zh}"
+            ),
+            format!(
+                "check the spelling of the GPU model, or name an offer in resources.gpuSkuKey (see `runwhere price list`){en}"
+            ),
+        ),
+    )
+}
+
+fn by_model(terms: &Terms<'_>, text: &str, gpus: GpuCount) -> Result<Offer, Refusal> {
+    let Some(model) = GpuModel::resolve(text) else { return Err(unresolvable(terms, text)) };
+    let offers = terms.prices.best(model.id, gpus);
+    offers.into_iter().next().ok_or_else(|| unresolvable(terms, text))
+}
+
+fn check(terms: &Terms<'_>, offer: Offer, gpus: GpuCount) -> Result<Chosen, Refusal> {
+    let provider = terms.registry.get(&offer.key.provider);
+    let (Some(provider), true) = (provider, offer.launchable) else {
+        let account = &offer.key.provider;
+        return Err(invalid(
+            Words::new(
+                format!("没有已连接的账户能启动 {}：请先连接 {account} 账户", offer.key),
+                format!(
+                    "no connected account can launch {}: connect a {account} account first",
+                    offer.key
+                ),
+            ),
+            Words::new(
+                format!(
+                    "连接 {account} 账户后重试；想先在本机试跑，用 runwhere serve --try-locally 启动服务"
+                ),
+                format!(
+                    "connect a {account} account and try again; to try it on this machine start the server with `runwhere serve --try-locally`"
+                ),
+            ),
+        ));
+    };
+    if offer.stock == Stock::SoldOut {
+        tracing::debug!(offer.key = %offer.key, "Submitted while sold out; it will wait");
+    }
+    let Some(price) = offer.price.state.known() else {
+        return Err(invalid(
+            Words::new(
+                format!("Offer {} 的价格未知，不能启动", offer.key),
+                format!("the price of offer {} is unknown, so it cannot be launched", offer.key),
+            ),
+            list_hint(),
+        ));
+    };
+    let capabilities = provider.capabilities();
+    let own_machine = capabilities.bootstrapping == Bootstrapping::Direct;
+    if capabilities.deadman == Deadman::None && !own_machine && !terms.consents_no_deadman {
+        return Err(invalid(
+            Words::new(
+                format!("{} 不会在服务失联时自行结束节点，需要项目先同意", offer.key.provider),
+                format!(
+                    "{} does not end a node when this server is gone; the project must consent first",
+                    offer.key.provider
+                ),
+            ),
+            Words::new(
+                "由管理员为项目开启该同意",
+                "an administrator can record the project's consent",
+            ),
+        ));
+    }
+    if capabilities.needs_public_url && !terms.reachable {
+        return Err(invalid(
+            Words::new(
+                "节点无法连回本服务：没有可从外部访问的地址",
+                "nodes could not reach this server: it has no address that is reachable from outside",
+            ),
+            Words::new(
+                "用 --public-url 指定地址后重启服务",
+                "restart the server with --public-url",
+            ),
+        ));
+    }
+    let price = match terms.max_price {
+        Some(limit) => within(terms, price, limit, &offer)?,
+        None => price,
+    };
+    Ok(Chosen { offer, price, gpus })
+}
+
+/// Holds a price against the user's limit; another currency only with a dated rate.
+fn within(
+    terms: &Terms<'_>,
+    price: HourlyPrice,
+    limit: HourlyPrice,
+    offer: &Offer,
+) -> Result<HourlyPrice, Refusal> {
+    let comparable = match price.currency == limit.currency {
+        true => Some(price.amount),
+        false => terms
+            .prices
+            .rate(price.currency, limit.currency)
+            .and_then(|rate| price.amount.checked_mul(rate.rate)),
+    };
+    match comparable {
+        Some(amount) if amount <= limit.amount => Ok(price),
+        Some(_) => Err(invalid(
+            Words::new(
+                format!("Offer {} 的价格 {price} 高于上限 {limit}", offer.key),
+                format!("offer {} costs {price}, more than the limit of {limit}", offer.key),
+            ),
+            Words::new(
+                "提高 --max-price 或换一个 Offer",
+                "raise --max-price or choose another offer",
+            ),
+        )),
+        None => Err(invalid(
+            Words::new(
+                format!(
+                    "没有 {} 到 {} 的可用汇率，无法核对价格上限",
+                    price.currency, limit.currency
+                ),
+                format!(
+                    "no usable rate from {} to {}, so the price limit cannot be checked",
+                    price.currency, limit.currency
+                ),
+            ),
+            Words::new(
+                "用 Offer 的币种给出上限，或配置汇率",
+                "give the limit in the offer's currency, or configure a rate",
+            ),
+        )),
+    }
+}
