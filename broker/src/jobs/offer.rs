@@ -44,8 +44,8 @@ pub(super) fn choose(
     let sku = match (key, code, &task.resources.gpu_sku_key) {
         (Some(key), ..) => Some(by_key(terms, key)?),
         (None, Some(code), _) => Some(by_code(terms, code)?),
-        (None, None, Some(GpuSku::OfferKey(key))) => Some(by_key(terms, key)?),
-        (None, None, Some(GpuSku::OfferCode(code))) => Some(by_code(terms, code)?),
+        (None, None, Some(GpuSku::OfferKey(key))) => Some(by_key(terms, &key.to_string())?),
+        (None, None, Some(GpuSku::OfferCode(code))) => Some(by_code(terms, code.as_str())?),
         (None, None, None) => None,
     };
     let wanted = task.resources.gpu_num.value;

@@ -8,7 +8,7 @@ use super::service::Jobs;
 use crate::accounts::Caller;
 use crate::api::runwhere::{QuotaState, Refusal, ResumeRequest, SubmitRequest, Submitted};
 use crate::api::text::Words;
-use crate::store::{JobView, Row, StoreError, Transition};
+use crate::store::{Row, StoreError, Transition};
 use crate::task::{MaxDuration, TaskFile};
 
 /// Seconds a node of the local machine is expected to take; a cloud's takes longer.
