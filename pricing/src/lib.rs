@@ -1,1 +1,36 @@
-//! Placeholder.
+//! The price service: catalogue, exchange rates, quotes, recommendations and their HTTP routes.
+//!
+//! A [`Catalogue`] is an immutable state of all offers: those bundled with the program, which
+//! launch nothing, and those that connected providers state in sheets. [`PriceService`] holds the
+//! current one and answers, in process, what [`router`] serves over HTTP: summary, list and
+//! quote. Everything is ordered by one total order, so the same state and the same question give
+//! the same answer, under the same quote id.
+
+pub mod catalogue;
+pub mod codes;
+pub mod fx;
+pub mod http;
+pub mod quote;
+pub mod reason;
+pub mod request;
+pub mod resolve;
+pub mod rows;
+pub mod service;
+pub mod snapshot;
+pub mod suggest;
+
+pub use catalogue::{Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding};
+pub use codes::CodeBook;
+pub use fx::{Converted, FxError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable};
+pub use http::router;
+pub use quote::{Query, Quote, Recommended, Rejection, TaskType};
+pub use reason::{Reason, Tag};
+pub use request::{ListRequest, Problem, RequestError};
+pub use resolve::ResolveError;
+pub use rows::{
+    Flag, OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply, SummaryRow,
+    four_decimals,
+};
+pub use service::{PriceOptions, PriceService};
+pub use snapshot::{Bundled, BundledOffer, Note};
+pub use suggest::suggest;

@@ -1,0 +1,251 @@
+//! The HTTP routes of the price service. No route needs a token; who has one is told by an
+//! [`Audience`] in the request's extensions, put there by whoever checks credentials.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Extension, Query as UrlQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use runwhere_model::{BillingModel, Lang, parse_decimal};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::catalogue::Audience;
+use crate::quote::{Query, TaskType};
+use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, Problem, RequestError};
+use crate::service::PriceService;
+
+/// A quote is a handful of fields.
+const MAX_BODY: usize = 64 * 1024;
+
+/// `GET /api/v1/comparison/summary`, `POST /api/v1/comparison/quote`, `GET /api/v1/offers`.
+pub fn router(service: Arc<PriceService>) -> Router {
+    Router::new()
+        .route("/api/v1/comparison/summary", get(summary))
+        .route("/api/v1/comparison/quote", post(quote))
+        .route("/api/v1/offers", get(offers))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(service)
+}
+
+async fn summary(
+    State(service): State<Arc<PriceService>>,
+    audience: Option<Extension<Audience>>,
+) -> Response {
+    Json(service.summary(audience_of(audience))).into_response()
+}
+
+async fn offers(
+    State(service): State<Arc<PriceService>>,
+    audience: Option<Extension<Audience>>,
+    headers: HeaderMap,
+    UrlQuery(parameters): UrlQuery<Vec<(String, String)>>,
+) -> Response {
+    let lang = lang_of(&headers);
+    let page = list_request(&parameters)
+        .and_then(|request| service.list(&request, audience_of(audience), lang));
+    match page {
+        Ok(page) => Json(page).into_response(),
+        Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
+    }
+}
+
+async fn quote(
+    State(service): State<Arc<PriceService>>,
+    audience: Option<Extension<Audience>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let lang = lang_of(&headers);
+    let Ok(body) = body else {
+        let error = RequestError::new("body", Problem::TooLarge);
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, &error, lang);
+    };
+    match quote_request(&body) {
+        Ok((gpu_model, query)) => {
+            let query = Query { audience: audience_of(audience), ..query };
+            Json(service.quote_named(gpu_model.as_deref(), query, lang)).into_response()
+        }
+        Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
+    }
+}
+
+async fn method_not_allowed(headers: HeaderMap) -> Response {
+    let message = match lang_of(&headers) {
+        Lang::Zh => "该地址不支持此请求方法",
+        Lang::En => "this address does not serve this method",
+    };
+    envelope(StatusCode::METHOD_NOT_ALLOWED, message, serde_json::json!({}))
+}
+
+fn audience_of(audience: Option<Extension<Audience>>) -> Audience {
+    audience.map_or(Audience::Public, |Extension(audience)| audience)
+}
+
+fn refuse(status: StatusCode, error: &RequestError, lang: Lang) -> Response {
+    envelope(status, &error.text(lang), serde_json::json!({ "field": error.field }))
+}
+
+fn envelope(status: StatusCode, message: &str, detail: serde_json::Value) -> Response {
+    let body = serde_json::json!({
+        "code": status.as_u16(),
+        "message": message,
+        "detail": detail,
+    });
+    (status, Json(body)).into_response()
+}
+
+/// The first language of `Accept-Language` in which there are sentences; Chinese if there is none.
+fn lang_of(headers: &HeaderMap) -> Lang {
+    let Some(accepted) = headers.get(header::ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()) else {
+        return Lang::default();
+    };
+    let mut wanted: Vec<(Decimal, Lang)> = accepted
+        .split(',')
+        .filter_map(|part| {
+            let (tag, weight) = part.split_once(';').unwrap_or((part, ""));
+            let weight = match weight.trim().strip_prefix("q=") {
+                Some(weight) => parse_decimal(weight.trim()).ok()?,
+                None => Decimal::ONE,
+            };
+            Some((weight, Lang::from_tag(tag)?))
+        })
+        .filter(|(weight, _)| *weight > Decimal::ZERO)
+        .collect();
+    wanted.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    wanted.first().map_or(Lang::default(), |(_, lang)| *lang)
+}
+
+fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestError> {
+    let mut request = ListRequest::default();
+    for (name, value) in parameters {
+        let text = || (!value.trim().is_empty()).then(|| value.trim().to_owned());
+        let whole = |field: &'static str, min: usize, max: usize| {
+            value.parse::<usize>().ok().filter(|number| (min..=max).contains(number)).ok_or(
+                RequestError::new(field, Problem::Whole { min: min as u64, max: max as u64 }),
+            )
+        };
+        match name.as_str() {
+            "gpu_model" => request.gpu_model = text(),
+            "provider" => request.provider = text(),
+            "region" => request.region = text(),
+            "billing_model" => {
+                request.billing_model = match text() {
+                    None => None,
+                    Some(text) => Some(text.parse::<BillingModel>().map_err(|_| {
+                        RequestError::new("billing_model", Problem::OneOf("on_demand, spot"))
+                    })?),
+                };
+            }
+            "is_active" => request.active = flag("is_active", value)?,
+            "launchable" => request.launchable_only = flag("launchable", value)?,
+            "limit" => request.limit = whole("limit", 1, MAX_LIMIT)?,
+            "offset" => request.offset = whole("offset", 0, u32::MAX as usize)?,
+            _ => {}
+        }
+    }
+    Ok(request)
+}
+
+fn flag(field: &'static str, value: &str) -> Result<bool, RequestError> {
+    match value {
+        "true" | "True" | "1" => Ok(true),
+        "false" | "False" | "0" => Ok(false),
+        _ => Err(RequestError::new(field, Problem::TrueOrFalse)),
+    }
+}
+
+/// The fields as raw text: numbers are read by our own parser, never through a float.
+#[derive(Deserialize)]
+struct QuoteBody<'a> {
+    #[serde(borrow, default)]
+    gpu_model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    gpu_count: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    task_type: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    spot_allowed: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    max_hourly_price: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    top_n: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    provider: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    region: Option<&'a RawValue>,
+}
+
+fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
+    let body: QuoteBody<'_> = serde_json::from_slice(body).map_err(|error| {
+        let twice = error.to_string().starts_with("duplicate field");
+        RequestError::new("body", if twice { Problem::Twice } else { Problem::NotAnObject })
+    })?;
+    let mut query = Query::new(None, 1);
+    query.gpu_count = number("gpu_count", body.gpu_count, 1, 4096)?.unwrap_or(1);
+    query.task_type = match text("task_type", body.task_type)?.as_deref() {
+        None | Some("training" | "compute" | "batch") => TaskType::Training,
+        Some("inference") => TaskType::Inference,
+        Some("notebook") => TaskType::Notebook,
+        Some(_) => {
+            let words = Problem::OneOf("training, inference, notebook");
+            return Err(RequestError::new("task_type", words));
+        }
+    };
+    query.spot_allowed = match body.spot_allowed.map(RawValue::get) {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(_) => return Err(RequestError::new("spot_allowed", Problem::TrueOrFalse)),
+    };
+    query.max_hourly_price = match body.max_hourly_price {
+        None => None,
+        Some(raw) => Some(
+            decimal(raw)
+                .filter(|price| *price > Decimal::ZERO)
+                .ok_or(RequestError::new("max_hourly_price", Problem::PositiveDecimal))?,
+        ),
+    };
+    // More than there is sense in asking for is not an error of the one who asks.
+    let top_n = number("top_n", body.top_n, 1, u32::MAX)?.unwrap_or(5);
+    query.top_n = (top_n as usize).min(MAX_TOP_N);
+    query.provider = text("provider", body.provider)?;
+    query.region = text("region", body.region)?;
+    Ok((text("gpu_model", body.gpu_model)?, query))
+}
+
+fn text(field: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, RequestError> {
+    let Some(raw) = raw else { return Ok(None) };
+    serde_json::from_str::<String>(raw.get())
+        .ok()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
+        .map(Some)
+        .ok_or(RequestError::new(field, Problem::Text))
+}
+
+fn number(
+    field: &'static str,
+    raw: Option<&RawValue>,
+    min: u32,
+    max: u32,
+) -> Result<Option<u32>, RequestError> {
+    let Some(raw) = raw else { return Ok(None) };
+    let number: Option<u32> = raw.get().parse().ok().filter(|n| (min..=max).contains(n));
+    let problem = Problem::Whole { min: min.into(), max: max.into() };
+    number.map(Some).ok_or(RequestError::new(field, problem))
+}
+
+/// A JSON number, or the same written as text.
+fn decimal(raw: &RawValue) -> Option<Decimal> {
+    let text = raw.get();
+    match text.starts_with('"') {
+        true => parse_decimal(serde_json::from_str::<String>(text).ok()?.trim()).ok(),
+        false => parse_decimal(text).ok(),
+    }
+}

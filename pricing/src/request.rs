@@ -1,0 +1,125 @@
+//! What is asked for, as it arrives, and what is wrong with it.
+
+use runwhere_model::{BillingModel, Lang};
+
+/// Rows per page when nothing is said; the published client asks for these.
+pub const DEFAULT_LIMIT: usize = 20;
+/// Rows per page at most.
+pub const MAX_LIMIT: usize = 500;
+/// Recommendations at most.
+pub const MAX_TOP_N: usize = 100;
+
+/// Which offers to list.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListRequest {
+    /// A model's id, name or alias, or a provider's own name of a model unknown here.
+    pub gpu_model: Option<String>,
+    /// Only this provider.
+    pub provider: Option<String>,
+    /// Only this billing model.
+    pub billing_model: Option<BillingModel>,
+    /// Only this region.
+    pub region: Option<String>,
+    /// Those that can be had (true), or those that are sold out or not offered (false).
+    pub active: bool,
+    /// Only what can be launched now.
+    pub launchable_only: bool,
+    /// Rows per page, 1 to 500.
+    pub limit: usize,
+    /// Rows to skip.
+    pub offset: usize,
+}
+
+impl Default for ListRequest {
+    fn default() -> Self {
+        Self {
+            gpu_model: None,
+            provider: None,
+            billing_model: None,
+            region: None,
+            active: true,
+            launchable_only: false,
+            limit: DEFAULT_LIMIT,
+            offset: 0,
+        }
+    }
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{field}: {}", problem.text(Lang::En))]
+pub struct RequestError {
+    /// The field or parameter.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// A kind of mistake.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Problem {
+    /// Not a JSON object.
+    NotAnObject,
+    /// A field stands twice.
+    Twice,
+    /// No whole number of this range.
+    Whole {
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// No text, or an empty one.
+    Text,
+    /// Neither true nor false.
+    TrueOrFalse,
+    /// No positive exact decimal.
+    PositiveDecimal,
+    /// None of these words.
+    OneOf(&'static str),
+    /// Too large a body.
+    TooLarge,
+}
+
+impl Problem {
+    /// The sentence after the field's name, with the remedy.
+    pub fn text(self, lang: Lang) -> String {
+        match (self, lang) {
+            (Self::NotAnObject, Lang::Zh) => "请求体必须是 JSON 对象".to_owned(),
+            (Self::NotAnObject, Lang::En) => "must be a JSON object".to_owned(),
+            (Self::Twice, Lang::Zh) => "字段重复".to_owned(),
+            (Self::Twice, Lang::En) => "a field stands twice".to_owned(),
+            (Self::Whole { min, max }, Lang::Zh) => format!("必须是 {min} 到 {max} 的整数"),
+            (Self::Whole { min, max }, Lang::En) => {
+                format!("must be a whole number from {min} to {max}")
+            }
+            (Self::Text, Lang::Zh) => "必须是非空字符串".to_owned(),
+            (Self::Text, Lang::En) => "must be text that is not empty".to_owned(),
+            (Self::TrueOrFalse, Lang::Zh) => "必须是 true 或 false".to_owned(),
+            (Self::TrueOrFalse, Lang::En) => "must be true or false".to_owned(),
+            (Self::PositiveDecimal, Lang::Zh) => "必须是正的十进制数，例如 36.44".to_owned(),
+            (Self::PositiveDecimal, Lang::En) => {
+                "must be a positive decimal number such as 36.44".to_owned()
+            }
+            (Self::OneOf(words), Lang::Zh) => format!("必须是 {words} 之一"),
+            (Self::OneOf(words), Lang::En) => format!("must be one of {words}"),
+            (Self::TooLarge, Lang::Zh) => "请求体过大".to_owned(),
+            (Self::TooLarge, Lang::En) => "is too large".to_owned(),
+        }
+    }
+}
+
+impl RequestError {
+    /// A mistake in a field.
+    pub fn new(field: &'static str, problem: Problem) -> Self {
+        Self { field, problem }
+    }
+
+    /// The sentence.
+    pub fn text(&self, lang: Lang) -> String {
+        match lang {
+            Lang::Zh => format!("{}：{}", self.field, self.problem.text(lang)),
+            Lang::En => format!("{}: {}", self.field, self.problem.text(lang)),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Offers as rows for people and programs: plain values, the same in process and over HTTP.
+
+use jiff::Timestamp;
+use runwhere_model::{GpuModelId, Lang, PriceKind};
+use rust_decimal::{Decimal, RoundingStrategy};
+use serde::{Deserialize, Serialize};
+
+use std::collections::BTreeMap;
+
+use crate::catalogue::{Assessed, NotLaunchable, SpotStanding};
+use crate::quote::{Quote, Recommended, Rejection};
+use crate::reason::{self, Reason, Tag};
+use crate::snapshot::Note;
+
+/// A mark on a row.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// A bundled reference price.
+    Bundled,
+    /// The local machine pretends to have the GPUs.
+    Pretended,
+    /// Nobody knows how old the price is.
+    AgeUnknown,
+    /// No price is known.
+    PriceUnknown,
+    /// Converted with a rate past its age limit.
+    OldRate,
+    /// No rate: not converted.
+    NoRate,
+    /// Spot at the on-demand price.
+    SpotNoSaving,
+    /// Spot dearer than on demand.
+    SpotAboveOnDemand,
+    /// The source names no currency.
+    CurrencyAssumed,
+    /// The source's count was corrected.
+    CountCorrected,
+    /// A "from" price.
+    FromPrice,
+    /// A share of one GPU.
+    Fraction,
+}
+
+/// One offer.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct OfferRow {
+    /// Key: what `gpuSkuKey` takes.
+    pub offer_key: String,
+    /// Code: eight letters.
+    pub offer_code: String,
+    /// Provider.
+    pub provider: String,
+    /// Region; `-` where none applies.
+    pub region: String,
+    /// Zone; absent where none applies.
+    pub zone: Option<String>,
+    /// `on_demand` or `spot`.
+    pub billing_model: String,
+    /// The cloud's own type.
+    pub instance_type: String,
+    /// The model's name (`NVIDIA A100-80GB`), else the provider's own name.
+    pub gpu_model: String,
+    /// The model's id (`a100-80g`); absent for unknown models.
+    pub gpu_type: Option<GpuModelId>,
+    /// Number of GPUs: `8`, or a share of one such as `1/6`.
+    pub gpu_count: String,
+    /// Memory of one whole GPU in GiB.
+    pub gpu_memory_gb: Option<u32>,
+    /// Virtual CPUs.
+    pub vcpus: Option<u32>,
+    /// Main memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// CNY per hour of the whole machine, four decimals, half up; absent when unknown.
+    pub hourly_price: Option<String>,
+    /// The same for one GPU.
+    pub hourly_price_per_gpu: Option<String>,
+    /// The original price per hour, every digit; absent when unknown.
+    pub price: Option<String>,
+    /// Currency of `price`.
+    pub currency: Option<String>,
+    /// The rate it was converted with; absent when it is in CNY already.
+    pub fx_rate: Option<String>,
+    /// The day of the rate.
+    pub fx_date: Option<String>,
+    /// Who stated the rate.
+    pub fx_source: Option<String>,
+    /// Whose price it is.
+    pub price_kind: PriceKind,
+    /// Where the price was read.
+    pub source: String,
+    /// When; absent = unknown.
+    pub observed_at: Option<Timestamp>,
+    /// Age of the price in seconds; absent = unknown.
+    pub age: Option<i64>,
+    /// Whether a connected account can launch it now.
+    pub launchable: bool,
+    /// Why not: code and parameters.
+    pub not_launchable: Option<NotLaunchable>,
+    /// Why not, as a sentence.
+    pub not_launchable_text: Option<String>,
+    /// Marks.
+    pub flags: Vec<Flag>,
+}
+
+/// One recommendation.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct RecommendationRow {
+    /// From 1.
+    pub rank: usize,
+    /// The offer.
+    pub offer: OfferRow,
+    /// 100 for the lowest price of its class; one decimal, as text.
+    pub score: Option<String>,
+    /// What it is, in a word.
+    pub tag: String,
+    /// The same as a code.
+    pub tag_code: Tag,
+    /// Why, as one text.
+    pub reason: String,
+    /// Why: codes and parameters.
+    pub reasons: Vec<Reason>,
+}
+
+/// The answer to a quote.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct QuoteReply {
+    /// Identity of the answer; absent when the model is unknown.
+    pub quote_id: Option<String>,
+    /// State of the catalogue.
+    pub snapshot_id: String,
+    /// The instant for which it holds.
+    pub as_of: Timestamp,
+    /// Best first.
+    pub recommendations: Vec<RecommendationRow>,
+    /// How many offers match in all.
+    pub matching: usize,
+    /// How many offers of the model do not, by class.
+    pub rejected: BTreeMap<Rejection, usize>,
+    /// What a model name that nothing has may have meant.
+    pub suggestions: Vec<GpuModelId>,
+}
+
+/// A page of offers.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct OfferPage {
+    /// The rows of this page.
+    pub items: Vec<OfferRow>,
+    /// How many rows there are in all.
+    pub total: usize,
+    /// Rows per page.
+    pub limit: usize,
+    /// Rows before this page.
+    pub offset: usize,
+    /// State of the catalogue: pages of one state fit together.
+    pub snapshot_id: String,
+    /// What a model name that nothing has may have meant.
+    pub suggestions: Vec<GpuModelId>,
+}
+
+/// One model of the summary.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRow {
+    /// The model's name, else the provider's own.
+    pub gpu_model: String,
+    /// The model's id; absent for unknown models.
+    pub gpu_type: Option<GpuModelId>,
+    /// Memory of one GPU in GiB.
+    pub gpu_memory_gb: Option<u32>,
+    /// The lowest price of a machine with whole GPUs, CNY per hour, four decimals.
+    pub min_hourly_price: Option<String>,
+    /// The highest.
+    pub max_hourly_price: Option<String>,
+    /// The lowest price per GPU.
+    pub min_hourly_price_per_gpu: Option<String>,
+    /// How many providers.
+    pub provider_count: usize,
+    /// How many offers.
+    pub offer_count: usize,
+    /// How many of them can be launched now.
+    pub launchable_count: usize,
+    /// Whether there are spot offers.
+    pub has_spot: bool,
+}
+
+/// All models that have offers.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct SummaryReply {
+    /// One row per model.
+    pub items: Vec<SummaryRow>,
+    /// The oldest of the sources' dates; absent when nothing is dated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_updated: Option<Timestamp>,
+    /// Its age. Never null: the published client needs a number or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness_seconds: Option<i64>,
+    /// State of the catalogue.
+    pub snapshot_id: String,
+}
+
+/// An amount on the wire: four decimals, half up.
+pub fn four_decimals(amount: Decimal) -> String {
+    let mut rounded = amount.round_dp_with_strategy(4, RoundingStrategy::MidpointAwayFromZero);
+    rounded.rescale(4);
+    rounded.to_string()
+}
+
+/// Text of foreign origin for a terminal: no control characters and no square brackets, which a
+/// published client takes for markup.
+pub fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '[' => '(',
+            ']' => ')',
+            c if c.is_control() => ' ',
+            c => c,
+        })
+        .collect()
+}
+
+impl OfferRow {
+    /// The row of an offer at an instant.
+    pub fn new(assessed: &Assessed, now: Timestamp, lang: Lang) -> Self {
+        let offer = &assessed.entry.offer;
+        let model = offer.gpu.map(GpuModelId::model);
+        let known = offer.price.state.known();
+        let rate = assessed.converted.as_ref().and_then(|converted| converted.rate.as_ref());
+        let amount = assessed.amount();
+        Self {
+            offer_key: offer.key.to_string(),
+            offer_code: assessed.entry.code.to_string(),
+            provider: offer.key.provider.to_string(),
+            region: offer.key.region.as_deref().map_or_else(|| "-".to_owned(), plain),
+            zone: offer.key.zone.as_deref().map(plain),
+            billing_model: offer.key.billing_model.to_string(),
+            instance_type: plain(&offer.key.instance_type),
+            gpu_model: model.map_or_else(|| plain(&offer.gpu_raw), |model| model.name.to_owned()),
+            gpu_type: offer.gpu,
+            gpu_count: offer.gpu_count.to_string(),
+            gpu_memory_gb: model.map(|model| model.memory_gib).filter(|memory| *memory > 0),
+            vcpus: offer.vcpus,
+            memory_mib: offer.memory_mib,
+            hourly_price: amount.map(four_decimals),
+            hourly_price_per_gpu: per_gpu(assessed).map(four_decimals),
+            price: known.map(|price| price.amount.to_string()),
+            currency: known.map(|price| price.currency.code().to_owned()),
+            fx_rate: rate.map(|rate| rate.rate.to_string()),
+            fx_date: rate.map(|rate| rate.date.to_string()),
+            fx_source: rate.map(|rate| plain(&rate.source)),
+            price_kind: offer.price.kind,
+            source: plain(&offer.price.source),
+            observed_at: offer.price.observed_at,
+            age: offer.price.observed_at.map(|at| now.duration_since(at).as_secs().max(0)),
+            launchable: assessed.launchable(),
+            not_launchable_text: assessed.not_launchable.as_ref().map(|why| why.text(lang)),
+            not_launchable: assessed.not_launchable.clone(),
+            flags: flags(assessed),
+        }
+    }
+}
+
+/// The exact price of one GPU of an offer, where the quotient is exact enough to show.
+pub(crate) fn per_gpu(assessed: &Assessed) -> Option<Decimal> {
+    let (numerator, denominator) = assessed.entry.offer.gpu_count.parts();
+    let whole = assessed.amount()?.checked_mul(Decimal::from(denominator))?;
+    whole.checked_div(Decimal::from(numerator))
+}
+
+fn flags(assessed: &Assessed) -> Vec<Flag> {
+    let offer = &assessed.entry.offer;
+    let stale = assessed.converted.as_ref().is_some_and(|converted| converted.stale);
+    let note = assessed.entry.note;
+    [
+        (offer.price.kind == PriceKind::Bundled, Flag::Bundled),
+        (offer.pretended, Flag::Pretended),
+        (offer.price.observed_at.is_none(), Flag::AgeUnknown),
+        (offer.price.state.known().is_none(), Flag::PriceUnknown),
+        (stale, Flag::OldRate),
+        (assessed.fx_error.is_some(), Flag::NoRate),
+        (assessed.spot == Some(SpotStanding::NoSaving), Flag::SpotNoSaving),
+        (assessed.spot == Some(SpotStanding::Above), Flag::SpotAboveOnDemand),
+        (note == Some(Note::CurrencyAssumed), Flag::CurrencyAssumed),
+        (note == Some(Note::CountCorrected), Flag::CountCorrected),
+        (note == Some(Note::FromPrice), Flag::FromPrice),
+        (offer.gpu_count.as_whole().is_none(), Flag::Fraction),
+    ]
+    .into_iter()
+    .filter_map(|(holds, flag)| holds.then_some(flag))
+    .collect()
+}
+
+impl RecommendationRow {
+    /// The row of a recommendation.
+    pub fn new(recommended: &Recommended, now: Timestamp, lang: Lang) -> Self {
+        Self {
+            rank: recommended.rank,
+            offer: OfferRow::new(&recommended.assessed, now, lang),
+            score: recommended.score.map(|score| score.to_string()),
+            tag: recommended.tag.text(lang).to_owned(),
+            tag_code: recommended.tag,
+            reason: reason::join(&recommended.reasons, lang),
+            reasons: recommended.reasons.clone(),
+        }
+    }
+}
+
+impl QuoteReply {
+    /// A quote in words.
+    pub fn new(quote: &Quote, lang: Lang) -> Self {
+        let row = |recommended| RecommendationRow::new(recommended, quote.as_of, lang);
+        Self {
+            quote_id: Some(quote.id.clone()),
+            snapshot_id: quote.snapshot_id.clone(),
+            as_of: quote.as_of,
+            recommendations: quote.recommendations.iter().map(row).collect(),
+            matching: quote.matching,
+            rejected: quote.rejected.clone(),
+            suggestions: Vec::new(),
+        }
+    }
+}
