@@ -5,8 +5,12 @@
 //! effect; see [`Provider`].
 
 pub mod clock;
+pub mod local;
+mod metered;
 pub mod provider;
 pub mod registry;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use clock::{Clock, SystemClock};
 pub use provider::{OfferSource, Provider, Result};

@@ -1,0 +1,92 @@
+//! Ending an allocation: ask the agent, kill what is left, then stop the meter.
+
+use jiff::Timestamp;
+use runwhere_model::NodeId;
+
+use super::allocate::{Host, Known};
+use super::failure::Failure;
+use super::folder;
+use super::process::{Belongings, Member};
+use crate::clock::Clock;
+
+/// What an end begins with.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Already(Timestamp),
+    Not(Box<Ending>),
+}
+
+/// An allocation on its way out.
+#[derive(Debug)]
+pub(super) struct Ending {
+    node: NodeId,
+    agent: Option<Member>,
+    belongings: Belongings,
+}
+
+impl Ending {
+    /// Asks the agent to end; false where none runs.
+    pub(super) fn ask_agent(&self) -> bool {
+        let Some(agent) = self.agent else { return false };
+        agent.ask();
+        true
+    }
+
+    pub(super) fn agent_alive(&self) -> bool {
+        self.agent.is_some_and(|agent| agent.alive())
+    }
+
+    /// Kills everything of the allocation and says how many there were.
+    pub(super) fn kill_all(&self) -> Result<usize, Failure> {
+        let members = self.belongings.members()?;
+        members.iter().for_each(|member| member.kill());
+        Ok(members.len())
+    }
+}
+
+impl Host {
+    pub(super) fn begin_end(&self, node: &NodeId) -> Result<Ended, Failure> {
+        let allocation = match self.known(node)? {
+            Known::Archived(remains) => return Ok(Ended::Already(remains.stopped_at)),
+            Known::Here(allocation) => allocation,
+        };
+        if let Some(at) = allocation.meter.stopped_at {
+            return Ok(Ended::Already(at));
+        }
+        // On a full disk the end must go on; the note only makes reads say "stopping".
+        if let Err(error) = folder::note_ending(&self.store.folder(node)) {
+            tracing::warn!(%node, %error, "cannot note that a node is ending");
+        }
+        let belongings = allocation.belongings();
+        let agent = match &allocation.agent {
+            Some(agent) => agent.alive().then(|| agent.member()),
+            None => belongings.unrecorded_agent()?,
+        };
+        Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings })))
+    }
+
+    /// Stops the meter once nothing is left; `None` when something turned up again.
+    pub(super) fn finish_end(
+        &self,
+        ending: &Ending,
+        clock: &dyn Clock,
+    ) -> Result<Option<Timestamp>, Failure> {
+        // Under the lock no launch can be about to start this allocation's agent.
+        let _lock = self.store.lock()?;
+        if ending.kill_all()? > 0 {
+            return Ok(None);
+        }
+        match self.store.read(&ending.node)? {
+            Some(allocation) => Ok(Some(self.store.end(&allocation, clock.now())?)),
+            // Ended and archived by somebody else meanwhile.
+            None => match self.known_end(&ending.node)? {
+                Some(at) => Ok(Some(at)),
+                None => Ok(Some(clock.now())),
+            },
+        }
+    }
+
+    fn known_end(&self, node: &NodeId) -> Result<Option<Timestamp>, Failure> {
+        Ok(super::archive::find(self.store.root(), node)?.map(|remains| remains.stopped_at))
+    }
+}

@@ -1,0 +1,227 @@
+//! The provider itself: the verbs, each a short piece of blocking work on the folders.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use runwhere_model::{
+    Bootstrapping, Capabilities, Deadman, Found, Identity, LaunchRequest, Launched, LeaseId,
+    MeterStart, Metering, NodeId, NodeList, NodeState, OfferScope, OfferSheet, Period,
+    ProviderError, ProviderId, StopEffect, Terminated, UsageRecords,
+};
+
+use super::allocate::Host;
+use super::config::{LocalConfig, LocalError, SAMPLE_PRICE};
+use super::ending::{Ended, Ending};
+use super::failure::{Failure, lost};
+use super::gpus::Inventory;
+use super::offers::Machine;
+use super::spawn::AgentProgram;
+use super::store::Store;
+use crate::clock::Clock;
+use crate::provider::{OfferSource, Provider, Result};
+
+/// Between two looks at a process that was asked to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long killed processes may take to disappear before the end is only "requested".
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// This machine as a host of allocations.
+#[derive(Debug)]
+pub struct Local {
+    capabilities: Capabilities,
+    host: Arc<Host>,
+    clock: Arc<dyn Clock>,
+    stop_grace: Duration,
+}
+
+impl Local {
+    /// Opens the folder of the allocations, creating it where needed, and looks at the machine.
+    pub async fn open(
+        config: LocalConfig,
+        clock: Arc<dyn Clock>,
+    ) -> std::result::Result<Self, LocalError> {
+        config.check()?;
+        let inventory = match &config.gpus {
+            Some(list) => Inventory::configured(list),
+            None => Inventory::detect(&*clock).await,
+        };
+        let root = config.root_dir.clone();
+        let others_enter = config.drop_to.is_some();
+        let store = tokio::task::spawn_blocking(move || Store::open(root, others_enter))
+            .await
+            .map_err(std::io::Error::other)
+            .and_then(|store| store)
+            .map_err(|source| LocalError::Root { path: config.root_dir.clone(), source })?;
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let machine = Machine {
+            provider: config.id,
+            inventory,
+            price: config.price_per_hour,
+            sample_price: SAMPLE_PRICE.parse().ok(),
+            pretend: config.pretend,
+            pretended_slots: cpus * 4,
+            vcpus: u32::try_from(cpus).ok(),
+            memory_mib: memory_mib(),
+        };
+        let host = Host {
+            machine,
+            store,
+            agent: AgentProgram { program: config.agent_program, args: config.agent_args },
+            deployment: config.deployment,
+            uids: config.drop_to,
+            retention: config.retention,
+        };
+        Ok(Self {
+            capabilities: capabilities(),
+            host: Arc::new(host),
+            clock,
+            stop_grace: config.stop_grace,
+        })
+    }
+
+    /// The folder of the allocations.
+    pub fn root(&self) -> &Path {
+        self.host.store.root()
+    }
+
+    fn failed(&self, operation: &'static str) -> impl Fn(Failure) -> ProviderError {
+        let provider = self.id().clone();
+        move |failure| failure.at(provider.clone(), operation)
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Host, Timestamp) -> std::result::Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let host = Arc::clone(&self.host);
+        let now = self.clock.now();
+        tokio::task::spawn_blocking(move || work(&host, now))
+            .await
+            .unwrap_or_else(|error| Err(lost(error)))
+            .map_err(self.failed(operation))
+    }
+}
+
+fn capabilities() -> Capabilities {
+    Capabilities {
+        identity: Identity::Token,
+        // Reads are the truth itself: what is not there was not launched.
+        settle: Duration::ZERO,
+        absent_reads: 1,
+        tags: true,
+        spot: false,
+        reclaim_notice: None,
+        states_stock: true,
+        states_times: true,
+        states_usage: true,
+        // An allocation without its agent still holds its GPUs.
+        stop: StopEffect::KeepsBilling,
+        // The agent ends the work when its broker stays silent, but the allocation stays.
+        deadman: Deadman::None,
+        bootstrapping: Bootstrapping::Direct,
+        needs_public_url: false,
+        metering: Metering { start: MeterStart::Requested, ..Metering::PER_SECOND },
+        boot_timeout: Duration::from_secs(60),
+    }
+}
+
+fn memory_mib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib / 1024)
+}
+
+#[async_trait]
+impl OfferSource for Local {
+    fn id(&self) -> &ProviderId {
+        &self.host.machine.provider
+    }
+
+    async fn offers(&self, scope: &OfferScope) -> Result<OfferSheet> {
+        // A machine has no region: where only some are wanted, it is in none of them.
+        let elsewhere = !scope.regions.is_empty();
+        self.work("offers", move |host, now| {
+            let mut sheet = host.offers(now)?;
+            if elsewhere {
+                sheet.offers.clear();
+            }
+            Ok(sheet)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Provider for Local {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Launched> {
+        let request = request.clone();
+        self.work("launch", move |host, now| host.launch(&request, now)).await
+    }
+
+    async fn find(&self, lease: &LeaseId) -> Result<Found> {
+        let lease = lease.clone();
+        self.work("find", move |host, _| host.find(&lease)).await
+    }
+
+    async fn nodes(&self) -> Result<NodeList> {
+        self.work("nodes", |host, now| host.nodes(now)).await
+    }
+
+    async fn describe(&self, node: &NodeId) -> Result<NodeState> {
+        let node = node.clone();
+        self.work("describe", move |host, _| host.describe(&node)).await
+    }
+
+    async fn terminate(&self, node: &NodeId) -> Result<Terminated> {
+        let wanted = node.clone();
+        let begun = self.work("terminate", move |host, _| host.begin_end(&wanted)).await?;
+        let ending: Arc<Ending> = match begun {
+            Ended::Already(stopped_at) => {
+                return Ok(Terminated::Gone { stopped_at: Some(stopped_at) });
+            }
+            Ended::Not(ending) => Arc::new(*ending),
+        };
+        if ending.ask_agent() {
+            let deadline = self.clock.now().checked_add(self.stop_grace).unwrap_or(Timestamp::MAX);
+            while ending.agent_alive() && self.clock.now() < deadline {
+                self.clock.sleep(LOOK).await;
+            }
+        }
+        let deadline = self.clock.now().checked_add(KILL_LIMIT).unwrap_or(Timestamp::MAX);
+        loop {
+            let shared = Arc::clone(&ending);
+            let left = self.work("terminate", move |_, _| shared.kill_all()).await?;
+            if left == 0 {
+                let shared = Arc::clone(&ending);
+                let clock = Arc::clone(&self.clock);
+                let ended = self
+                    .work("terminate", move |host, _| host.finish_end(&shared, &*clock))
+                    .await?;
+                if let Some(stopped_at) = ended {
+                    return Ok(Terminated::Gone { stopped_at: Some(stopped_at) });
+                }
+            }
+            if self.clock.now() >= deadline {
+                tracing::warn!(%node, left, "killed processes do not end; the node is kept");
+                return Ok(Terminated::Requested);
+            }
+            self.clock.sleep(LOOK).await;
+        }
+    }
+
+    async fn usage(&self, period: &Period) -> Result<UsageRecords> {
+        let period = *period;
+        let metering = self.capabilities.metering;
+        self.work("usage", move |host, now| host.usage(&period, &metering, now)).await
+    }
+}

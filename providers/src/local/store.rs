@@ -1,0 +1,281 @@
+//! All allocations of this machine: the root folder, its lock, and what is taken.
+//!
+//! What is taken is read from the folders each time, under the lock, and never counted elsewhere:
+//! so two servers on one folder cannot give a GPU away twice, whatever crashes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runwhere_model::{LaunchRequest, LeaseId, NodeId};
+
+use super::archive::{self, Remains};
+use super::folder::{self, Allocation, Grant};
+use super::meter::{self, Reading};
+
+const LOCK_FILE: &str = "lock";
+const NODE_PREFIX: &str = "node-";
+/// Folders that are being filled or thrown away; nobody's once the lock is free.
+const SCRATCH_PREFIX: &str = ".scratch-";
+/// Ended allocations that are still shown, at most; the oldest go first.
+const MOST_TOMBSTONES: usize = 1000;
+/// Looks at a busy lock before giving up, 5 ms apart: 15 s.
+const LOCK_LOOKS: u32 = 3000;
+
+/// The root folder.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    root: PathBuf,
+    /// Ended allocations never change: they are read once.
+    ended: Arc<Mutex<HashMap<NodeId, Allocation>>>,
+}
+
+/// What the folders say.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) allocations: Vec<Allocation>,
+    /// Folders that could not be read: then absence proves nothing.
+    pub(super) damaged: usize,
+}
+
+impl Scan {
+    pub(super) fn live(&self) -> impl Iterator<Item = &Allocation> {
+        self.allocations.iter().filter(|allocation| !allocation.ended())
+    }
+
+    pub(super) fn taken_slots(&self) -> BTreeSet<u32> {
+        self.live().flat_map(|allocation| allocation.record.slots.iter().copied()).collect()
+    }
+
+    pub(super) fn taken_uids(&self) -> BTreeSet<u32> {
+        self.live().filter_map(|allocation| allocation.record.uid).collect()
+    }
+
+    /// The allocation that a launch already made, by its token or, whatever the token, its lease:
+    /// a lease never has two.
+    pub(super) fn launched(&self, request: &LaunchRequest) -> Option<&Allocation> {
+        self.allocations.iter().find(|allocation| {
+            allocation.record.deployment == request.deployment
+                && (allocation.record.token == request.token
+                    || allocation.record.lease == request.lease)
+        })
+    }
+
+    pub(super) fn of_lease(&self, lease: &LeaseId) -> impl Iterator<Item = &Allocation> {
+        self.allocations.iter().filter(move |allocation| allocation.record.lease == *lease)
+    }
+}
+
+/// Held until dropped.
+pub(super) struct Locked {
+    _file: File,
+}
+
+impl Store {
+    /// `others_enter`: user code that runs as somebody else has to pass through.
+    pub(super) fn open(root: PathBuf, others_enter: bool) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
+        if others_enter {
+            fs::set_permissions(&root, fs::Permissions::from_mode(0o711))?;
+        }
+        let store = Self { root: fs::canonicalize(root)?, ended: Arc::default() };
+        // Fails now rather than at the first launch where the folder cannot be written.
+        store.lock_file()?;
+        Ok(store)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn folder(&self, node: &NodeId) -> PathBuf {
+        self.root.join(node.as_str())
+    }
+
+    fn lock_file(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.root.join(LOCK_FILE))
+    }
+
+    /// Nobody else launches or ends an allocation meanwhile.
+    pub(super) fn lock(&self) -> io::Result<Locked> {
+        self.wait_for(File::try_lock)
+    }
+
+    /// Nobody is in the middle of a launch meanwhile: what is read is no half-made allocation.
+    pub(super) fn lock_shared(&self) -> io::Result<Locked> {
+        self.wait_for(File::try_lock_shared)
+    }
+
+    fn wait_for(&self, take: fn(&File) -> Result<(), TryLockError>) -> io::Result<Locked> {
+        let file = self.lock_file()?;
+        for _ in 0..LOCK_LOOKS {
+            match take(&file) {
+                Ok(()) => return Ok(Locked { _file: file }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "another process holds the folder's lock"))
+    }
+
+    /// Reads all allocations.
+    pub(super) fn scan(&self) -> io::Result<Scan> {
+        let mut scan = Scan::default();
+        for entry in fs::read_dir(&self.root)? {
+            let name = entry?.file_name();
+            let Some(node) = name.to_str().and_then(node_of_folder) else { continue };
+            match self.read(&node) {
+                Ok(Some(allocation)) => scan.allocations.push(allocation),
+                // Pruned while we looked.
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(node = %node, %error, "an allocation's folder is damaged");
+                    scan.damaged += 1;
+                }
+            }
+        }
+        scan.allocations.sort_by(|a, b| a.record.node.cmp(&b.record.node));
+        Ok(scan)
+    }
+
+    /// Reads one allocation; `None` where there is none (any more).
+    pub(super) fn read(&self, node: &NodeId) -> io::Result<Option<Allocation>> {
+        // Also keeps a hostile id such as `..` out of any path.
+        if node_of_folder(node.as_str()).is_none() {
+            return Ok(None);
+        }
+        if let Some(allocation) = self.remembered().get(node) {
+            return Ok(Some(allocation.clone()));
+        }
+        let allocation = folder::read(&self.folder(node))?;
+        if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.ended()) {
+            self.remembered().insert(node.clone(), allocation.clone());
+        }
+        Ok(allocation)
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, HashMap<NodeId, Allocation>> {
+        self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// An id that no allocation has or had. Under the lock.
+    pub(super) fn new_node_id(&self) -> io::Result<NodeId> {
+        loop {
+            let mut bytes = [0; 4];
+            getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+            let text = format!("{NODE_PREFIX}{:08x}", u32::from_be_bytes(bytes));
+            let node = NodeId::new(text).map_err(io::Error::other)?;
+            if !self.folder(&node).try_exists()? && archive::find(&self.root, &node)?.is_none() {
+                return Ok(node);
+            }
+        }
+    }
+
+    /// Makes an allocation in one step: afterwards it is there with its meter running, or nothing
+    /// is. Under the lock.
+    pub(super) fn create(&self, request: &LaunchRequest, grant: &Grant) -> io::Result<PathBuf> {
+        let scratch = self.scratch(&grant.node);
+        let target = self.folder(&grant.node);
+        let made = folder::fill(&scratch, request, grant)
+            .and_then(|()| fs::rename(&scratch, &target))
+            .and_then(|()| self.sync());
+        if made.is_err() {
+            let _ = folder::remove_tree(&scratch);
+        }
+        made.map(|()| target)
+    }
+
+    /// Throws an allocation away in which nothing was ever started. Under the lock.
+    pub(super) fn discard(&self, node: &NodeId) -> io::Result<()> {
+        let scratch = self.scratch(node);
+        fs::rename(self.folder(node), &scratch)?;
+        self.sync()?;
+        // From here on it is nobody's; a rest is swept later.
+        let _ = folder::remove_tree(&scratch);
+        Ok(())
+    }
+
+    /// Ends an allocation of which no process is left. Under the lock. Returns when it ended.
+    pub(super) fn end(&self, allocation: &Allocation, now: Timestamp) -> io::Result<Timestamp> {
+        let folder = self.folder(&allocation.record.node);
+        let stopped_at = match allocation.meter.stopped_at {
+            Some(at) => at,
+            None => {
+                // A clock that was set back must not make a span negative.
+                let at = allocation.meter.started_at.map_or(now, |start| now.max(start));
+                meter::append(&folder, Reading::Stop, at)?;
+                at
+            }
+        };
+        if let Err(error) = folder::strip(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "cannot remove an ended allocation's files");
+        }
+        Ok(stopped_at)
+    }
+
+    /// Sweeps rests of crashes, and archives ended allocations that were shown long enough. Under
+    /// the lock. Failures are for the log: no launch fails for them.
+    pub(super) fn prune(&self, scan: &Scan, now: Timestamp, retention: Duration) {
+        if let Err(error) = self.sweep_scratch() {
+            tracing::warn!(%error, "cannot sweep the folder of the allocations");
+        }
+        let horizon = now.checked_sub(retention).unwrap_or(Timestamp::MIN);
+        let mut ended: Vec<Remains> = scan.allocations.iter().filter_map(Remains::of).collect();
+        ended.sort_by_key(|remains| std::cmp::Reverse(remains.stopped_at));
+        let due: Vec<Remains> = ended
+            .into_iter()
+            .enumerate()
+            .filter(|(rank, remains)| *rank >= MOST_TOMBSTONES || remains.stopped_at < horizon)
+            .map(|(_, remains)| remains)
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        // The meter is in the archive before its folder goes.
+        if let Err(error) = archive::append(&self.root, &due) {
+            tracing::warn!(%error, "cannot archive meters; their folders stay");
+            return;
+        }
+        for remains in &due {
+            self.remembered().remove(&remains.node);
+            if let Err(error) = self.discard(&remains.node) {
+                tracing::warn!(node = %remains.node, %error, "cannot remove an archived allocation");
+            }
+        }
+    }
+
+    fn sweep_scratch(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX) {
+                folder::remove_tree(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn scratch(&self, node: &NodeId) -> PathBuf {
+        self.root.join(format!("{SCRATCH_PREFIX}{node}"))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.root)?.sync_all()
+    }
+}
+
+/// `node-` and 8 hexadecimal digits; everything else in the folder is not ours.
+fn node_of_folder(name: &str) -> Option<NodeId> {
+    let digits = name.strip_prefix(NODE_PREFIX)?;
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (digits.len() == 8 && digits.bytes().all(hex)).then(|| NodeId::new(name).ok())?
+}

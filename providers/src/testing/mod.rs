@@ -1,0 +1,18 @@
+//! Tools for tests of everything that talks to providers: virtual time, a scriptable cloud with
+//! hidden truth, and the conformance suite that every provider must pass.
+
+mod clock;
+pub mod conformance;
+mod profile;
+mod script;
+mod sim;
+#[cfg(test)]
+mod sim_tests;
+mod truth;
+mod world;
+
+pub use clock::ManualClock;
+pub use profile::{BootDelays, SimOffer, SimProfile};
+pub use script::{Outcome, Verb};
+pub use sim::SimCloud;
+pub use truth::{Truth, TruthNode};

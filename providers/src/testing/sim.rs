@@ -1,0 +1,542 @@
+//! The simulated cloud.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use runwhere_model::{
+    BillingModel, BlockScope, Capabilities, Deadman, DeploymentId, Effect, ErrorKind, Found,
+    GpuCount, HourlyPrice, Identity, LaunchRequest, Launched, LeaseId, NodeId, NodeList, NodePhase,
+    NodeState, Offer, OfferKey, OfferScope, OfferSheet, Period, Price, PriceKind, PriceState,
+    ProviderError, ProviderId, SeenNode, Stock, Terminated, UsageRecords,
+};
+use rust_decimal::Decimal;
+
+use super::profile::{SimOffer, SimProfile};
+use super::script::{Outcome, Verb};
+use super::truth::{Truth, TruthNode};
+use super::world::{SimNode, World};
+use crate::clock::Clock;
+use crate::provider::{OfferSource, Provider, Result};
+
+/// A scriptable cloud: hidden truth with its own meter, a view of it that lags, and an outcome for
+/// each call. Deterministic: time comes from the given clock, nothing is random.
+///
+/// A value is one installation's access to the cloud; [`SimCloud::as_installation`] gives another
+/// one to the same truth.
+#[derive(Clone, Debug)]
+pub struct SimCloud {
+    id: ProviderId,
+    deployment: DeploymentId,
+    profile: Arc<SimProfile>,
+    clock: Arc<dyn Clock>,
+    world: Arc<Mutex<World>>,
+}
+
+impl SimCloud {
+    /// A cloud named `sim` with the sample offers.
+    pub fn new(profile: SimProfile, deployment: DeploymentId, clock: Arc<dyn Clock>) -> Self {
+        Self::with_offers(profile, deployment, clock, SimOffer::samples())
+    }
+
+    /// A cloud named `sim` that sells the given offers.
+    pub fn with_offers(
+        profile: SimProfile,
+        deployment: DeploymentId,
+        clock: Arc<dyn Clock>,
+        offers: Vec<SimOffer>,
+    ) -> Self {
+        Self {
+            id: ProviderId::new("sim").expect("a valid constant"),
+            deployment,
+            profile: Arc::new(profile),
+            clock,
+            world: Arc::new(Mutex::new(World::new(offers))),
+        }
+    }
+
+    /// The same cloud under another provider id.
+    pub fn named(mut self, id: ProviderId) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Another installation's access to the same account.
+    pub fn as_installation(&self, deployment: DeploymentId) -> Self {
+        Self { deployment, ..self.clone() }
+    }
+
+    /// How it behaves.
+    pub fn profile(&self) -> &SimProfile {
+        &self.profile
+    }
+
+    /// Sets what becomes of the next call of a verb that has no outcome set yet.
+    pub fn script(&self, verb: Verb, outcome: Outcome) {
+        self.world().script.push(verb, outcome);
+    }
+
+    /// Outcomes that no call has used up yet.
+    pub fn scripted_left(&self) -> usize {
+        self.world().script.left()
+    }
+
+    /// How often a verb was called, whatever came of it.
+    pub fn calls(&self, verb: Verb) -> u64 {
+        self.world().script.calls(verb)
+    }
+
+    /// What really is, now.
+    pub fn truth(&self) -> Truth {
+        let now = self.clock.now();
+        let world = self.world();
+        let nodes = world.nodes.iter().map(|node| self.truth_of(node, now)).collect();
+        Truth {
+            nodes,
+            launches: world.launches.clone(),
+            touched_foreign: world.touched_foreign.clone(),
+        }
+    }
+
+    /// The keys of its offers, in their order.
+    pub fn keys(&self) -> Vec<OfferKey> {
+        self.world().offers.iter().map(|offer| self.key(offer)).collect()
+    }
+
+    /// Changes a price from now on; nodes keep theirs.
+    pub fn set_price(&self, key: &OfferKey, price: Option<HourlyPrice>) {
+        self.change_offer(key, |offer| offer.price = price);
+    }
+
+    /// Changes how many of an offer can live at a time.
+    pub fn set_stock(&self, key: &OfferKey, stock: u32) {
+        self.change_offer(key, |offer| offer.stock = stock);
+    }
+
+    /// The cloud takes a node back, as with a spot reclaim.
+    pub fn reclaim(&self, node: &NodeId) {
+        self.change_node(node, |node, now, profile| {
+            node.end(now, profile.delays.shutdown, Some("reclaimed"));
+        });
+    }
+
+    /// The node is gone at once, without a notice.
+    pub fn lose(&self, node: &NodeId) {
+        self.change_node(node, |node, now, _| node.end(now, Duration::ZERO, Some("host failed")));
+    }
+
+    /// The node halts, as after a power-off from inside.
+    pub fn halt(&self, node: &NodeId) {
+        self.change_node(node, |node, now, _| node.halt(now));
+    }
+
+    fn truth_of(&self, node: &SimNode, now: Timestamp) -> TruthNode {
+        let phase = node.phase_at(now);
+        TruthNode {
+            node: node.id.clone(),
+            deployment: node.deployment.clone(),
+            lease: node.lease.clone(),
+            phase,
+            live: phase != NodePhase::Gone,
+            created_at: node.created_at,
+            billed_from: node.billed_from(&self.profile).filter(|at| *at <= now),
+            billed_to: node.billed_to(&self.profile, now),
+            meter_micros: node.meter_micros(&self.profile, now),
+            price: node.price,
+        }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_offer(&self, key: &OfferKey, change: impl FnOnce(&mut SimOffer)) {
+        let mut world = self.world();
+        if let Some(offer) = world.offers.iter_mut().find(|offer| self.key(offer) == *key) {
+            change(offer);
+        }
+    }
+
+    fn change_node(
+        &self,
+        node: &NodeId,
+        change: impl FnOnce(&mut SimNode, Timestamp, &SimProfile),
+    ) {
+        let now = self.clock.now();
+        let mut world = self.world();
+        if let Some(node) = world.nodes.iter_mut().find(|one| one.id == *node) {
+            change(node, now, &self.profile);
+        }
+    }
+
+    fn key(&self, offer: &SimOffer) -> OfferKey {
+        OfferKey {
+            provider: self.id.clone(),
+            region: Some(offer.region.clone()),
+            zone: offer.zone.clone(),
+            billing_model: BillingModel::OnDemand,
+            instance_type: offer.instance_type.clone(),
+        }
+    }
+
+    fn error(&self, verb: Verb, kind: ErrorKind, why: &'static str) -> ProviderError {
+        ProviderError::new(self.id.clone(), verb.as_str(), kind).because(why)
+    }
+
+    /// Plays one call: what it does happens now, its answer may come later.
+    async fn play<T>(
+        &self,
+        verb: Verb,
+        act: impl FnOnce(&mut World, Timestamp, &Outcome) -> Result<(T, Vec<NodeId>)>,
+    ) -> Result<T> {
+        let (answer, wait) = {
+            let now = self.clock.now();
+            let mut world = self.world();
+            let mut outcome = world.script.next(verb);
+            let mut wait = Duration::ZERO;
+            while let Outcome::Delay(span, then) = outcome {
+                wait = wait.saturating_add(span);
+                outcome = *then;
+            }
+            (self.answer(verb, outcome, |outcome| act(&mut world, now, outcome)), wait)
+        };
+        if !wait.is_zero() {
+            self.clock.sleep(wait).await;
+        }
+        answer
+    }
+
+    fn answer<T>(
+        &self,
+        verb: Verb,
+        outcome: Outcome,
+        act: impl FnOnce(&Outcome) -> Result<(T, Vec<NodeId>)>,
+    ) -> Result<T> {
+        let effect = if verb.acts() { Effect::Possible } else { Effect::None };
+        let lost = || {
+            let mut error = self.error(verb, ErrorKind::Transient, "the connection broke off");
+            error.effect = effect;
+            error
+        };
+        match outcome {
+            Outcome::NotDoneReplyLost => Err(lost()),
+            Outcome::DoneReplyLost if !verb.acts() => Err(lost()),
+            Outcome::DoneReplyLost => {
+                act(&outcome)?;
+                Err(lost())
+            }
+            Outcome::FailedButDone(kind) if verb.acts() => {
+                let (_, nodes) = act(&outcome)?;
+                let mut error =
+                    self.error(verb, kind, "scripted failure after the deed").possible();
+                error.nodes = nodes;
+                Err(error)
+            }
+            Outcome::FailedButDone(kind) | Outcome::FailedNotDone(kind) => {
+                Err(self.error(verb, kind, "scripted failure"))
+            }
+            Outcome::Throttle(retry_after) => {
+                let mut error = self.error(verb, ErrorKind::Throttle, "too many calls");
+                error.retry_after = retry_after;
+                Err(error)
+            }
+            Outcome::Auth => {
+                let mut error = self.error(verb, ErrorKind::Auth, "credentials refused");
+                error.scope = BlockScope::Account;
+                Err(error)
+            }
+            Outcome::Ok
+            | Outcome::CapacityLater
+            | Outcome::Surplus(_)
+            | Outcome::AckButLives
+            | Outcome::Incomplete
+            | Outcome::Delay(..) => act(&outcome).map(|(answer, _)| answer),
+        }
+    }
+
+    fn do_launch(
+        &self,
+        world: &mut World,
+        request: &LaunchRequest,
+        now: Timestamp,
+        outcome: &Outcome,
+    ) -> Result<(Launched, Vec<NodeId>)> {
+        *world.launches.entry(request.token.clone()).or_default() += 1;
+        let refuse = |kind, why| Err(self.error(Verb::Launch, kind, why));
+        let ours = |node: &&SimNode| node.deployment == request.deployment;
+        match self.profile.capabilities.identity {
+            Identity::Token => {
+                let first = world.nodes.iter().filter(ours).find(|n| n.token == request.token);
+                if let Some(first) = first {
+                    if first.phase_at(now) == NodePhase::Gone {
+                        return refuse(ErrorKind::Conflict, "the token's node has ended");
+                    }
+                    if first.offer != request.offer || first.lease != request.lease {
+                        return refuse(ErrorKind::Conflict, "the token's parameters differ");
+                    }
+                    return Ok((launched(first, Vec::new()), vec![first.id.clone()]));
+                }
+            }
+            Identity::UniqueName => {
+                let mut same = world.nodes.iter().filter(ours).filter(|n| n.lease == request.lease);
+                if same.any(|node| node.phase_at(now) != NodePhase::Gone) {
+                    return refuse(ErrorKind::Conflict, "the name is taken");
+                }
+            }
+            Identity::LabelOnly => {}
+        }
+        let Some(offer) = world.offers.iter().find(|offer| self.key(offer) == request.offer) else {
+            return refuse(ErrorKind::Invalid, "no such instance type there");
+        };
+        if Some(request.gpus) != GpuCount::whole(offer.count) {
+            return refuse(ErrorKind::Invalid, "the GPUs asked for are not those of the offer");
+        }
+        let price = offer
+            .price
+            .unwrap_or(HourlyPrice { amount: Decimal::ONE, currency: request.ceiling.currency });
+        if price.currency != request.ceiling.currency || price.amount > request.ceiling.amount {
+            return refuse(ErrorKind::Invalid, "the price is above the ceiling");
+        }
+        let stock = offer.stock as usize;
+        let sold = world.nodes.iter().filter(|node| node.offer == request.offer);
+        let out = sold.filter(|node| node.phase_at(now) != NodePhase::Gone).count() >= stock;
+        if out && !self.profile.capacity_shows_later {
+            let mut error = self.error(Verb::Launch, ErrorKind::Capacity, "none left in the zone");
+            error.scope = BlockScope::Zone;
+            return Err(error);
+        }
+        let fails = out || *outcome == Outcome::CapacityLater;
+        let extra = if let Outcome::Surplus(extra) = outcome { *extra } else { 0 };
+        let mut made: Vec<NodeId> = Vec::new();
+        for _ in 0..=extra {
+            let id = world.next_id();
+            let mut node = SimNode::new(id.clone(), request, price, now);
+            if fails {
+                node.fail(now, self.profile.delays.boot, "no capacity in the zone");
+            } else {
+                node.boot(now, self.profile.delays.boot);
+                if let (Deadman::Cloud, Some(end_by)) =
+                    (self.profile.capabilities.deadman, request.end_by)
+                {
+                    node.end(
+                        end_by.max(now),
+                        self.profile.delays.shutdown,
+                        Some("end time reached"),
+                    );
+                }
+            }
+            world.nodes.push(node);
+            made.push(id);
+        }
+        let first = &world.nodes[world.nodes.len() - made.len()];
+        Ok((launched(first, made[1..].to_vec()), made))
+    }
+
+    fn do_terminate(
+        &self,
+        world: &mut World,
+        node: &NodeId,
+        now: Timestamp,
+        outcome: &Outcome,
+    ) -> Result<(Terminated, Vec<NodeId>)> {
+        let shown = world
+            .nodes
+            .iter()
+            .position(|one| one.id == *node && one.shown_at(now, self.profile.shown_after_end));
+        let Some(at) = shown else {
+            return Err(self.error(Verb::Terminate, ErrorKind::NotFound, "no such node"));
+        };
+        if world.nodes[at].deployment != self.deployment {
+            // A cloud obeys whoever has the account's rights; the truth remembers it.
+            world.touched_foreign.push(node.clone());
+        }
+        let target = &mut world.nodes[at];
+        let ids = vec![node.clone()];
+        match target.phase_at(now) {
+            NodePhase::Gone => {
+                let stated = self.profile.capabilities.states_times;
+                let stopped_at = target.billed_to(&self.profile, now).filter(|_| stated);
+                Ok((Terminated::Gone { stopped_at }, ids))
+            }
+            NodePhase::Stopping => Ok((Terminated::Requested, ids)),
+            NodePhase::Pending | NodePhase::Running | NodePhase::Stopped => {
+                if *outcome != Outcome::AckButLives {
+                    target.end(now, self.profile.delays.shutdown, Some("terminated"));
+                }
+                Ok((Terminated::Requested, ids))
+            }
+        }
+    }
+
+    fn seen_at(&self, now: Timestamp) -> Timestamp {
+        now.checked_sub(self.profile.read_lag).unwrap_or(Timestamp::MIN)
+    }
+
+    /// A node as the lagged view shows it.
+    fn view(&self, node: &SimNode, seen: Timestamp) -> Option<NodeState> {
+        if !node.shown_at(seen, self.profile.shown_after_end) {
+            return None;
+        }
+        let stated = self.profile.capabilities.states_times;
+        let started = node.billed_from(&self.profile).filter(|at| stated && *at <= seen);
+        Some(NodeState {
+            node: node.id.clone(),
+            phase: node.phase_at(seen),
+            started_at: started,
+            stopped_at: node.billed_to(&self.profile, seen).filter(|_| stated),
+            reason: node.reason_at(seen).map(str::to_owned),
+            billed_price: Some(node.price),
+        })
+    }
+}
+
+fn launched(node: &SimNode, surplus: Vec<NodeId>) -> Launched {
+    Launched { node: node.id.clone(), surplus, started_at: None, billed_price: Some(node.price) }
+}
+
+/// The part of a listing that a broken-off read still shows.
+fn cut<T>(mut rows: Vec<T>, outcome: &Outcome) -> (Vec<T>, bool) {
+    let complete = *outcome != Outcome::Incomplete;
+    if !complete {
+        rows.truncate(rows.len() / 2);
+    }
+    (rows, complete)
+}
+
+#[async_trait]
+impl OfferSource for SimCloud {
+    fn id(&self) -> &ProviderId {
+        &self.id
+    }
+
+    async fn offers(&self, scope: &OfferScope) -> Result<OfferSheet> {
+        self.play(Verb::Offers, |world, now, outcome| {
+            let wanted = |offer: &&SimOffer| {
+                scope.regions.is_empty() || scope.regions.contains(&offer.region)
+            };
+            let offers = world.offers.iter().filter(wanted).map(|offer| {
+                let key = self.key(offer);
+                let sold = world.nodes.iter().filter(|node| node.offer == key);
+                let live = sold.filter(|node| node.phase_at(now) != NodePhase::Gone).count();
+                let stock = match self.profile.capabilities.states_stock {
+                    false => Stock::Unstated,
+                    true if live >= offer.stock as usize => Stock::SoldOut,
+                    true => Stock::Available,
+                };
+                Offer {
+                    key,
+                    gpu: Some(offer.gpu),
+                    gpu_raw: offer.gpu.model().name.to_owned(),
+                    gpu_count: GpuCount::whole(offer.count).unwrap_or_else(one),
+                    vcpus: None,
+                    memory_mib: None,
+                    price: Price {
+                        state: offer
+                            .price
+                            .map_or(PriceState::Unknown, |price| PriceState::Known { price }),
+                        kind: PriceKind::Account,
+                        source: "simulated cloud".to_owned(),
+                        observed_at: Some(now),
+                        effective_at: None,
+                    },
+                    stock,
+                    launchable: offer.price.is_some(),
+                    pretended: false,
+                }
+            });
+            let (offers, complete) = cut(offers.collect(), outcome);
+            let sheet = OfferSheet { offers, rejected: Vec::new(), observed_at: now, complete };
+            Ok((sheet, Vec::new()))
+        })
+        .await
+    }
+}
+
+fn one() -> GpuCount {
+    GpuCount::whole(1).expect("one is above 0")
+}
+
+#[async_trait]
+impl Provider for SimCloud {
+    fn capabilities(&self) -> &Capabilities {
+        &self.profile.capabilities
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Launched> {
+        self.play(Verb::Launch, |world, now, outcome| self.do_launch(world, request, now, outcome))
+            .await
+    }
+
+    async fn find(&self, lease: &LeaseId) -> Result<Found> {
+        self.play(Verb::Find, |world, now, outcome| {
+            let seen = self.seen_at(now);
+            let labelled =
+                |node: &&SimNode| node.lease == *lease && node.deployment == self.deployment;
+            let nodes = world.nodes.iter().filter(labelled).filter_map(|n| self.view(n, seen));
+            let (nodes, complete) = cut(nodes.collect(), outcome);
+            Ok((Found { nodes, complete }, Vec::new()))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<NodeList> {
+        self.play(Verb::Nodes, |world, now, outcome| {
+            let seen = self.seen_at(now);
+            let mut list = NodeList { nodes: Vec::new(), foreign: 0, complete: true };
+            for node in &world.nodes {
+                let Some(state) = self.view(node, seen) else { continue };
+                if node.deployment != self.deployment {
+                    list.foreign += 1;
+                    continue;
+                }
+                list.nodes.push(SeenNode {
+                    state,
+                    deployment: Some(node.deployment.clone()),
+                    lease: Some(node.lease.clone()),
+                    created_at: self.profile.states_created.then_some(node.created_at),
+                });
+            }
+            let (nodes, complete) = cut(list.nodes, outcome);
+            Ok((NodeList { nodes, foreign: list.foreign, complete }, Vec::new()))
+        })
+        .await
+    }
+
+    async fn describe(&self, node: &NodeId) -> Result<NodeState> {
+        self.play(Verb::Describe, |world, now, _| {
+            let found = world.nodes.iter().find(|one| one.id == *node);
+            let state = found.and_then(|node| self.view(node, self.seen_at(now)));
+            let unknown = || self.error(Verb::Describe, ErrorKind::NotFound, "no such node");
+            state.map(|state| (state, Vec::new())).ok_or_else(unknown)
+        })
+        .await
+    }
+
+    async fn terminate(&self, node: &NodeId) -> Result<Terminated> {
+        self.play(Verb::Terminate, |world, now, outcome| {
+            self.do_terminate(world, node, now, outcome)
+        })
+        .await
+    }
+
+    async fn usage(&self, period: &Period) -> Result<UsageRecords> {
+        self.play(Verb::Usage, |world, now, _| {
+            if !self.profile.capabilities.states_usage {
+                return Err(self.error(Verb::Usage, ErrorKind::Unsupported, "no usage records"));
+            }
+            let metering = &self.profile.capabilities.metering;
+            let records = world
+                .nodes
+                .iter()
+                .filter(|node| node.deployment == self.deployment)
+                .filter_map(|node| {
+                    let span = node.span(&self.profile, now)?;
+                    span.record(node.id.clone(), period, metering)
+                })
+                .collect();
+            Ok((UsageRecords { records, complete: period.end <= now }, Vec::new()))
+        })
+        .await
+    }
+}
