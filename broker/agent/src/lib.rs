@@ -1,7 +1,43 @@
 //! The program of runwhere on a node, and the protocol between it and the broker.
 //!
 //! [`protocol`] holds the wire types of both sides; a broker needs nothing else of this package.
-//! The agent itself dials the broker, prepares the work folder, runs one trial, spools its log to
-//! disk, brings the outputs home and ends when it is told to.
+//!
+//! [`run`] is the agent: it dials the broker, prepares the work folder, runs one trial, spools its
+//! log to disk, brings the outputs home and ends when it is told to. Everything it must remember
+//! lies in the node folder:
+//!
+//! | name | content |
+//! | --- | --- |
+//! | `bootstrap.json` | [`protocol::Bootstrap`], written by the provider |
+//! | `session.key` | secret of this session |
+//! | `agent.lock` | locked while an agent works here |
+//! | `journal.jsonl` | one [`protocol::Event`] a line, durable before it is sent |
+//! | `spool/` | segments of compressed log frames that the broker does not have yet |
+//! | `reserve` | space that is given back when the disk is full |
+//! | `work/`, `home/`, `tmp/` | the user's folders; only `work/` is collected |
+//!
+//! [`exec_shim`] is the small step between agent and user code. Linux only.
 
+mod agent;
+mod capture;
+mod clock;
+mod error;
+mod files;
+mod gpu;
+mod heartbeat;
+mod journal;
+mod link;
+mod outputs;
+mod program;
 pub mod protocol;
+mod session;
+mod shim;
+mod spool;
+mod sweep;
+mod texts;
+mod trial;
+mod workfolder;
+
+pub use agent::{AgentExit, AgentOptions, run};
+pub use error::AgentError;
+pub use shim::exec_shim;

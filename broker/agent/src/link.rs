@@ -1,0 +1,376 @@
+//! The agent's side of the connection to the broker: authorisation, retries, fencing, the TTL.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::AgentError;
+use crate::protocol::{
+    Bootstrap, Digest, EPOCH_HEADER, LogsReply, PROTOCOL_VERSION, RedeemReply, RedeemRequest,
+};
+use crate::session::SessionKey;
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+const MAX_REPLY_BYTES: usize = 64 << 20;
+
+/// Why the agent may not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// The broker no longer knows this session.
+    Fenced,
+    /// The broker has been silent longer than the TTL.
+    Silent,
+}
+
+/// Why a call has no result. Network errors and 5xx are not among these: they are retried.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("the session has ended")]
+    Closed(Closed),
+    #[error("the broker answered {status} to {call}")]
+    Refused { call: &'static str, status: StatusCode, body: Bytes },
+    #[error("the broker's answer to {call} is not understood: {problem}")]
+    Reply { call: &'static str, problem: String },
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    client: reqwest::Client,
+    base: String,
+    lease_id: String,
+    key: SessionKey,
+    epoch: AtomicU64,
+    ttl: Duration,
+    contact: Mutex<Instant>,
+    closed: watch::Sender<Option<Closed>>,
+}
+
+impl Link {
+    pub(crate) fn new(bootstrap: &Bootstrap, key: SessionKey) -> Result<Self, AgentError> {
+        // Somebody else may have installed one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = reqwest::Url::parse(&bootstrap.broker_url)
+            .map_err(|_| AgentError::BrokerUrl(bootstrap.broker_url.clone()))?;
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .pool_idle_timeout(Duration::from_secs(60))
+            .tcp_keepalive(Duration::from_secs(15))
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("runwhere-agent/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&url) {
+            builder = builder.no_proxy();
+        }
+        if let Some(pem) = &bootstrap.ca_pem {
+            let roots = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
+                .map_err(|error| AgentError::Client(error.to_string()))?;
+            builder = builder.tls_certs_merge(roots);
+        } else if url.scheme() == "http" {
+            // The node may have no root certificates at all, and none are needed.
+            builder = builder.tls_certs_only([]);
+        }
+        let client = builder.build().map_err(|error| AgentError::Client(error.to_string()))?;
+        Ok(Self {
+            client,
+            base: bootstrap.broker_url.trim_end_matches('/').to_owned(),
+            lease_id: bootstrap.lease_id.clone(),
+            key,
+            epoch: AtomicU64::new(0),
+            ttl: Duration::from_secs(bootstrap.agent_ttl_seconds.max(1)),
+            contact: Mutex::new(Instant::now()),
+            closed: watch::channel(None).0,
+        })
+    }
+
+    /// Returns once the agent may not go on. Also watches the TTL.
+    pub(crate) async fn closed(&self) -> Closed {
+        let mut closed = self.closed.subscribe();
+        loop {
+            if let Some(why) = *closed.borrow_and_update() {
+                return why;
+            }
+            let deadline = *self.contact.lock().unwrap_or_else(PoisonError::into_inner) + self.ttl;
+            if Instant::now() >= deadline {
+                self.close(Closed::Silent);
+                continue;
+            }
+            tokio::select! {
+                _ = closed.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    fn close(&self, why: Closed) {
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            if first {
+                *closed = Some(why);
+            }
+            first
+        });
+    }
+
+    /// Joins; safe to repeat with the same key.
+    pub(crate) async fn redeem(
+        &self,
+        token: &str,
+        version: &str,
+    ) -> Result<RedeemReply, LinkError> {
+        let request = RedeemRequest {
+            protocol: PROTOCOL_VERSION,
+            lease_id: self.lease_id.clone(),
+            lease_token: token.to_owned(),
+            session_key_sha256: self.key.digest(),
+            agent_version: version.to_owned(),
+        };
+        let url = format!("{}/agent/v1/redeem", self.base);
+        let body = to_json("redeem", &request)?;
+        let reply = self
+            .retry("redeem", || {
+                self.client
+                    .post(&url)
+                    .header("content-type", "application/json")
+                    .timeout(CALL_TIMEOUT)
+                    .body(body.clone())
+            })
+            .await;
+        match reply {
+            Err(LinkError::Refused { status: StatusCode::CONFLICT, .. }) => {
+                self.close(Closed::Fenced);
+                Err(LinkError::Closed(Closed::Fenced))
+            }
+            reply => {
+                let reply: RedeemReply = from_json("redeem", &reply?)?;
+                self.epoch.store(reply.epoch, Ordering::Relaxed);
+                Ok(reply)
+            }
+        }
+    }
+
+    /// An authorised request to be completed by the caller.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client
+            .request(method, format!("{}/agent/v1/{path}", self.base))
+            .header("authorization", format!("Bearer {}.{}", self.lease_id, self.key.reveal()))
+            .header(EPOCH_HEADER, self.epoch.load(Ordering::Relaxed))
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        call: &'static str,
+        path: &str,
+    ) -> Result<T, LinkError> {
+        let body =
+            self.retry(call, || self.request(Method::GET, path).timeout(CALL_TIMEOUT)).await?;
+        from_json(call, &body)
+    }
+
+    pub(crate) async fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        call: &'static str,
+        body: &B,
+        wait: Duration,
+    ) -> Result<T, LinkError> {
+        let body = to_json(call, body)?;
+        let reply = self
+            .retry(call, || {
+                self.request(Method::POST, call)
+                    .header("content-type", "application/json")
+                    .timeout(CALL_TIMEOUT + wait)
+                    .body(body.clone())
+            })
+            .await?;
+        from_json(call, &reply)
+    }
+
+    /// Sends a batch of frames. `Err(durable_seq)` inside `Ok` means that the broker misses frames
+    /// before this batch.
+    pub(crate) async fn post_logs(
+        &self,
+        from_seq: u64,
+        body: Bytes,
+    ) -> Result<Result<u64, u64>, LinkError> {
+        let path = format!("logs?from_seq={from_seq}");
+        let reply = self
+            .retry("logs", || {
+                self.request(Method::POST, &path)
+                    .header("content-type", "application/zstd")
+                    .timeout(CALL_TIMEOUT * 4)
+                    .body(body.clone())
+            })
+            .await;
+        match reply {
+            Ok(reply) => Ok(Ok(from_json::<LogsReply>("logs", &reply)?.durable_seq)),
+            Err(LinkError::Refused { status: StatusCode::CONFLICT, body, .. }) => {
+                Ok(Err(from_json::<LogsReply>("logs", &body)?.durable_seq))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the download of a file. Only the head is retried here; the caller reads the body and
+    /// calls again where that breaks.
+    pub(crate) async fn open_blob(
+        &self,
+        sha256: &Digest,
+        size: u64,
+    ) -> Result<reqwest::Response, LinkError> {
+        let path = format!("blobs/{sha256}");
+        self.send("blobs", || self.request(Method::GET, &path).timeout(transfer_timeout(size)))
+            .await
+    }
+
+    /// Sends until there is an answer that is neither a network error nor 5xx, 408 or 429.
+    pub(crate) async fn retry(
+        &self,
+        call: &'static str,
+        build: impl Fn() -> RequestBuilder,
+    ) -> Result<Bytes, LinkError> {
+        let mut pause = Pause::default();
+        loop {
+            let mut response = self.send(call, &build).await?;
+            let mut body = Vec::new();
+            let broken = loop {
+                match response.chunk().await {
+                    Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_REPLY_BYTES => {
+                        body.extend_from_slice(&chunk);
+                    }
+                    Ok(Some(_)) => {
+                        return Err(LinkError::Reply { call, problem: "too large".to_owned() });
+                    }
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            };
+            match broken {
+                None => return Ok(body.into()),
+                Some(error) => {
+                    self.wait(call, &error.without_url().to_string(), &mut pause).await?
+                }
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        call: &'static str,
+        build: impl Fn() -> RequestBuilder,
+    ) -> Result<reqwest::Response, LinkError> {
+        let mut pause = Pause::default();
+        loop {
+            if let Some(why) = *self.closed.borrow() {
+                return Err(LinkError::Closed(why));
+            }
+            let problem = match build().send().await {
+                Ok(response) => {
+                    let status = response.status();
+                    if !status.is_server_error() {
+                        *self.contact.lock().unwrap_or_else(PoisonError::into_inner) =
+                            Instant::now();
+                        // Wakes `closed`, which computes the deadline anew when it is due.
+                    }
+                    match status {
+                        status if status.is_success() => return Ok(response),
+                        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
+                            tracing::warn!(call, %status, "fenced");
+                            self.close(Closed::Fenced);
+                            return Err(LinkError::Closed(Closed::Fenced));
+                        }
+                        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+                            status.to_string()
+                        }
+                        status if status.is_server_error() => status.to_string(),
+                        status => {
+                            let body = response.bytes().await.unwrap_or_default();
+                            return Err(LinkError::Refused { call, status, body });
+                        }
+                    }
+                }
+                Err(error) => error.without_url().to_string(),
+            };
+            self.wait(call, &problem, &mut pause).await?;
+        }
+    }
+
+    async fn wait(
+        &self,
+        call: &'static str,
+        problem: &str,
+        pause: &mut Pause,
+    ) -> Result<(), LinkError> {
+        let pause = pause.next();
+        tracing::debug!(call, problem, ?pause, "call will be repeated");
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(()),
+            why = closed.wait_for(Option::is_some) => {
+                let why = why.ok().and_then(|why| *why);
+                Err(LinkError::Closed(why.unwrap_or(Closed::Fenced)))
+            }
+        }
+    }
+}
+
+/// Time for one transfer: a slow line (256 KiB/s) is fine, a dead one is not.
+pub(crate) fn transfer_timeout(size: u64) -> Duration {
+    CALL_TIMEOUT * 2 + Duration::from_secs(size >> 18)
+}
+
+/// Exponential back-off with jitter.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(u32);
+
+impl Pause {
+    pub(crate) fn next(&mut self) -> Duration {
+        let full = Duration::from_millis(100 << self.0.min(6)).min(MAX_PAUSE);
+        self.0 += 1;
+        let mut random = [0; 2];
+        // Without randomness there is no jitter, which does no harm.
+        let _ = getrandom::fill(&mut random);
+        full / 2 + full / 2 * u32::from(u16::from_le_bytes(random)) / u32::from(u16::MAX)
+    }
+}
+
+fn is_loopback(url: &reqwest::Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let host = host.trim_matches(['[', ']']);
+        host == "localhost"
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
+fn to_json<T: Serialize>(call: &'static str, value: &T) -> Result<Bytes, LinkError> {
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|error| LinkError::Reply { call, problem: error.to_string() })
+}
+
+fn from_json<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, LinkError> {
+    serde_json::from_slice(body)
+        .map_err(|error| LinkError::Reply { call, problem: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        let mut pause = Pause::default();
+        let pauses: Vec<_> = (0..40).map(|_| pause.next()).collect();
+        assert!(pauses[0] <= Duration::from_millis(100));
+        assert!(pauses[0] >= Duration::from_millis(50));
+        assert!(pauses.iter().all(|pause| *pause <= MAX_PAUSE));
+        assert!(pauses[39] >= MAX_PAUSE / 2);
+    }
+}

@@ -1,0 +1,355 @@
+//! Bringing outputs home: the checkpoint first, then everything new or changed.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use sha2::Digest as _;
+use tokio::time::Instant;
+
+use crate::files::safe_folder;
+use crate::journal::Journal;
+use crate::link::{Link, LinkError, transfer_timeout};
+use crate::protocol::{Assignment, Digest, EventKind, SkippedFile, StoredOutput};
+use crate::workfolder::{Originals, Stamp};
+
+const MAX_SKIPPED: usize = 1000;
+const CHUNK: usize = 256 << 10;
+const TRIES: u32 = 5;
+/// Worth a question whether the broker has it already.
+const ASK_FIRST_BYTES: u64 = 1 << 20;
+/// Files at least this long whose blocks hold less than half are called sparse.
+const SPARSE_BYTES: u64 = 1 << 20;
+/// Folders that only hold what the interpreter makes again.
+const IGNORED: [&str; 1] = ["__pycache__"];
+
+#[derive(Debug)]
+struct Candidate {
+    path: PathBuf,
+    name: String,
+    checkpoint: bool,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    files: Vec<Candidate>,
+    skipped: Vec<SkippedFile>,
+}
+
+/// What one collection needs to know.
+#[derive(Debug)]
+pub(crate) struct Collector<'a> {
+    pub(crate) link: &'a Link,
+    pub(crate) journal: &'a Journal,
+    pub(crate) assignment: &'a Assignment,
+    pub(crate) work: &'a Path,
+    pub(crate) originals: &'a Originals,
+    /// Outputs that an earlier agent process has brought home.
+    pub(crate) earlier: &'a [(String, u64)],
+}
+
+impl Collector<'_> {
+    /// Collects within the bounds of the assignment and writes all of it into the journal.
+    pub(crate) async fn run(&self) {
+        let deadline =
+            Instant::now() + Duration::from_secs(self.assignment.collect.max_seconds.max(1));
+        let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
+        let found = tokio::task::spawn_blocking(move || find(&work, checkpoint.as_deref())).await;
+        let Found { files, mut skipped } = found.unwrap_or_default();
+        let done: HashSet<&str> = self.earlier.iter().map(|(path, _)| path.as_str()).collect();
+        let mut count = self.earlier.len() as u64;
+        let mut bytes: u64 = self.earlier.iter().map(|(_, size)| size).sum();
+        let mut failed = None;
+        let mut note = |path: &str, reason: &str| {
+            if skipped.len() < MAX_SKIPPED {
+                let (path, reason) = (path.to_owned(), reason.to_owned());
+                skipped.push(SkippedFile { path, reason });
+            }
+        };
+        if let Some(path) = self.assignment.checkpoint.as_deref()
+            && self.checkpoint().is_none()
+        {
+            note(path, "outside_work_folder");
+        }
+        for candidate in files {
+            let name = &candidate.name;
+            if done.contains(name.as_str()) {
+                continue;
+            }
+            let room = self.assignment.collect.max_bytes.saturating_sub(bytes);
+            let one = self.bring(&candidate, room);
+            match tokio::time::timeout_at(deadline, one).await {
+                Ok(Ok(Some(stored))) => {
+                    self.journal
+                        .append(EventKind::Output {
+                            path: candidate.name.clone(),
+                            sha256: stored.sha256,
+                            size: stored.size,
+                            checkpoint: candidate.checkpoint,
+                        })
+                        .await;
+                    count += 1;
+                    bytes += stored.size;
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(Problem::Skip(reason))) => {
+                    if reason == "over_max_bytes" {
+                        failed = Some(reason.to_owned());
+                    }
+                    note(name, reason);
+                }
+                Ok(Err(Problem::Link(LinkError::Closed(_)))) => return,
+                Ok(Err(Problem::Link(error))) => {
+                    failed = Some(error.to_string());
+                    note(name, "not_uploaded");
+                }
+                Ok(Err(Problem::NotStored)) => {
+                    failed = Some("the broker did not store it whole".to_owned());
+                    note(name, "not_uploaded");
+                }
+                Err(_) => {
+                    failed = Some("over_max_seconds".to_owned());
+                    note(name, "over_max_seconds");
+                }
+            }
+        }
+        self.journal.append(EventKind::Collected { files: count, bytes, skipped, failed }).await;
+    }
+
+    fn checkpoint(&self) -> Option<PathBuf> {
+        let path = self.assignment.checkpoint.as_deref()?;
+        if let Ok(inside) = Path::new(path).strip_prefix(self.work) {
+            return safe_folder(inside.to_str()?).ok();
+        }
+        Some(safe_folder(&self.assignment.workdir).ok()?.join(safe_folder(path).ok()?))
+    }
+
+    // None where the file is the sync's own.
+    async fn bring(
+        &self,
+        candidate: &Candidate,
+        room: u64,
+    ) -> Result<Option<StoredOutput>, Problem> {
+        let (work, path) = (self.work.to_owned(), candidate.path.clone());
+        let original = self.originals.get(&candidate.name).copied();
+        let measured = tokio::task::spawn_blocking(move || {
+            let mut file = open_beneath(&work, &path)?;
+            let before = file.metadata()?;
+            if let Some(original) = original
+                && original.stamp == Some(Stamp::of(&before))
+            {
+                return Ok(Measured::Unchanged);
+            }
+            if before.len() > room {
+                // Not worth reading, unless it is the sync's own and only its stamp differs.
+                if original.is_none_or(|original| original.size != before.len()) {
+                    return Ok(Measured::TooLarge);
+                }
+            }
+            if before.len() >= SPARSE_BYTES && before.blocks() * 512 < before.len() / 2 {
+                return Ok(Measured::Sparse);
+            }
+            let (sha256, size) = hash(&mut file)?;
+            if Stamp::of(&file.metadata()?) != Stamp::of(&before) || size != before.len() {
+                return Ok(Measured::Changing);
+            }
+            if original.is_some_and(|original| original.sha256 == sha256) {
+                return Ok(Measured::Unchanged);
+            }
+            if size > room {
+                return Ok(Measured::TooLarge);
+            }
+            Ok::<_, io::Error>(Measured::New(StoredOutput { size, sha256 }))
+        })
+        .await;
+        let stored = match measured {
+            Ok(Ok(Measured::New(stored))) => stored,
+            Ok(Ok(Measured::Unchanged)) => return Ok(None),
+            Ok(Ok(Measured::TooLarge)) => return Err(Problem::Skip("over_max_bytes")),
+            Ok(Ok(Measured::Sparse)) => return Err(Problem::Skip("sparse")),
+            Ok(Ok(Measured::Changing)) => return Err(Problem::Skip("changed_while_read")),
+            Ok(Err(_)) | Err(_) => return Err(Problem::Skip("unreadable")),
+        };
+        if stored.size >= ASK_FIRST_BYTES && self.read_back(&stored).await? {
+            return Ok(Some(stored));
+        }
+        for _ in 0..TRIES {
+            match self.upload(candidate, &stored).await {
+                // What arrives is not what was hashed: either the file or the line has changed it.
+                Err(Problem::Link(LinkError::Refused { status, .. }))
+                    if matches!(status.as_u16(), 400 | 409 | 422) => {}
+                result => result?,
+            }
+            if self.read_back(&stored).await? {
+                return Ok(Some(stored));
+            }
+        }
+        Err(Problem::NotStored)
+    }
+
+    async fn upload(&self, candidate: &Candidate, stored: &StoredOutput) -> Result<(), Problem> {
+        let path = format!("outputs/{}?size={}", stored.sha256, stored.size);
+        let open = || {
+            let request = self
+                .link
+                .request(reqwest::Method::PUT, &path)
+                .header("content-type", "application/octet-stream")
+                .header("content-length", stored.size)
+                .timeout(transfer_timeout(stored.size));
+            match open_beneath(self.work, &candidate.path) {
+                Ok(file) => request.body(reqwest::Body::wrap_stream(chunks(file, stored.size))),
+                Err(_) => request.body(Bytes::new()),
+            }
+        };
+        self.link.retry("outputs", open).await?;
+        Ok(())
+    }
+
+    async fn read_back(&self, stored: &StoredOutput) -> Result<bool, Problem> {
+        let path = format!("outputs/{}", stored.sha256);
+        match self.link.get::<StoredOutput>("outputs", &path).await {
+            Ok(there) => Ok(there == *stored),
+            Err(LinkError::Refused { status, .. }) if status == reqwest::StatusCode::NOT_FOUND => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+enum Measured {
+    Unchanged,
+    New(StoredOutput),
+    TooLarge,
+    Sparse,
+    Changing,
+}
+
+#[derive(Debug)]
+enum Problem {
+    Skip(&'static str),
+    NotStored,
+    Link(LinkError),
+}
+
+impl From<LinkError> for Problem {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
+    let mut hash = sha2::Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((Digest::finish(hash), size)),
+            len => {
+                hash.update(&buffer[..len]);
+                size += len as u64;
+            }
+        }
+    }
+}
+
+// At most `size` bytes, so that a growing file breaks no length.
+fn chunks(
+    file: File,
+    size: u64,
+) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let file = Arc::new(file);
+    futures_util::stream::try_unfold(size, move |left| {
+        let file = Arc::clone(&file);
+        async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                let mut buffer = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+                let len = (&*file).read(&mut buffer)?;
+                buffer.truncate(len);
+                Ok::<_, io::Error>(buffer)
+            });
+            let buffer = read.await.map_err(io::Error::other)??;
+            if buffer.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let left = left - buffer.len() as u64;
+            Ok(Some((Bytes::from(buffer), left)))
+        }
+    })
+}
+
+// No part of the path may be a link: user code could have put one there at any time.
+fn open_beneath(work: &Path, path: &Path) -> io::Result<File> {
+    let root = File::open(work)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let file = File::from(openat2(&root, path, flags, Mode::empty(), resolve)?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+fn find(work: &Path, checkpoint: Option<&Path>) -> Found {
+    let mut found = Found::default();
+    walk(work, Path::new(""), checkpoint, &mut found);
+    found.files.sort_by(|a, b| (!a.checkpoint, &a.name).cmp(&(!b.checkpoint, &b.name)));
+    found
+}
+
+fn walk(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found) {
+    let mut skip = |path: &Path, reason: &str| {
+        if found.skipped.len() < MAX_SKIPPED {
+            let path = path.to_string_lossy().into_owned();
+            found.skipped.push(SkippedFile { path, reason: reason.to_owned() });
+        }
+    };
+    let Ok(entries) = fs::read_dir(work.join(below)) else {
+        return skip(below, "unreadable");
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let Ok(entry) = entry else {
+            skip(below, "unreadable");
+            continue;
+        };
+        let path = below.join(entry.file_name());
+        let Ok(kind) = entry.file_type() else {
+            skip(&path, "unreadable");
+            continue;
+        };
+        if kind.is_dir() {
+            if !IGNORED.iter().any(|name| entry.file_name() == *name) {
+                folders.push(path);
+            }
+        } else if kind.is_file() {
+            match path.to_str() {
+                Some(name) => {
+                    let checkpoint = checkpoint.is_some_and(|folder| path.starts_with(folder));
+                    found.files.push(Candidate { name: name.to_owned(), path, checkpoint });
+                }
+                None => skip(&path, "name_not_utf8"),
+            }
+        } else {
+            let reason = if kind.is_symlink() {
+                "symlink"
+            } else if kind.is_socket() {
+                "socket"
+            } else if kind.is_fifo() {
+                "fifo"
+            } else {
+                "device"
+            };
+            skip(&path, reason);
+        }
+    }
+    for folder in folders {
+        walk(work, &folder, checkpoint, found);
+    }
+}

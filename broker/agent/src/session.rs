@@ -1,0 +1,116 @@
+//! Who this agent is: bootstrap, the folder's lock and the session key.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::AgentError;
+use crate::files::write_durable;
+use crate::protocol::{BOOTSTRAP_FILE, Bootstrap, Digest, PROTOCOL_VERSION};
+
+/// The secret of this node's session; made on the node, kept 0600, never in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    /// The key of the folder; made and stored first where there is none. It must be durable before
+    /// it is used: a key that is lost after it was redeemed locks the node out.
+    pub(crate) fn of_folder(node_dir: &Path) -> Result<Self, AgentError> {
+        let path = node_dir.join("session.key");
+        let failed = |source: io::Error| AgentError::file(&path, source);
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let mut key = [0; 32];
+                hex::decode_to_slice(text.trim(), &mut key).map_err(|_| {
+                    failed(io::Error::new(io::ErrorKind::InvalidData, "not 64 hex digits"))
+                })?;
+                Ok(Self(key))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut key = [0; 32];
+                getrandom::fill(&mut key)
+                    .map_err(|error| failed(io::Error::other(error.to_string())))?;
+                write_durable(&path, hex::encode(key).as_bytes()).map_err(failed)?;
+                Ok(Self(key))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// What the broker keeps of it.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    /// For the authorisation header.
+    pub(crate) fn reveal(&self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+/// Reads and checks the bootstrap.
+pub(crate) fn read_bootstrap(node_dir: &Path) -> Result<Bootstrap, AgentError> {
+    let path = node_dir.join(BOOTSTRAP_FILE);
+    let text = fs::read(&path).map_err(|source| AgentError::file(&path, source))?;
+    let bootstrap: Bootstrap = serde_json::from_slice(&text).map_err(|source| {
+        AgentError::file(&path, io::Error::new(io::ErrorKind::InvalidData, source.to_string()))
+    })?;
+    if bootstrap.protocol != PROTOCOL_VERSION {
+        return Err(AgentError::Protocol(bootstrap.protocol));
+    }
+    if bootstrap.drop_to.is_some_and(|to| to.uid == 0 || to.gid == 0) {
+        return Err(AgentError::DropToRoot);
+    }
+    Ok(bootstrap)
+}
+
+/// Makes this the only agent of the folder for as long as the value lives.
+pub(crate) fn lock(node_dir: &Path) -> Result<File, AgentError> {
+    let path = node_dir.join("agent.lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|source| AgentError::file(&path, source))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::AlreadyRunning),
+        Err(error) => Err(AgentError::file(&path, error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = SessionKey::of_folder(dir.path()).unwrap();
+        assert_eq!(SessionKey::of_folder(dir.path()).unwrap(), first);
+        let mode = fs::metadata(dir.path().join("session.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!format!("{first:?}").contains(&first.reveal()[..8]));
+    }
+
+    #[test]
+    fn a_folder_has_one_agent() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        assert!(matches!(lock(dir.path()), Err(AgentError::AlreadyRunning)));
+        drop(held);
+        lock(dir.path()).unwrap();
+    }
+}

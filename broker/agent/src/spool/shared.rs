@@ -1,0 +1,220 @@
+//! What writer and uploader know together.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::record::{HEADER_BYTES, Header};
+use crate::protocol::decode_batch;
+
+/// The spool folder of a trial.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    pub(super) folder: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Counts changes of what there is to send.
+    pub(super) written: watch::Sender<u64>,
+    acked: watch::Sender<u64>,
+    broken: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) segments: VecDeque<Segment>,
+    /// A batch that did not fit onto the disk.
+    pub(super) held: Option<Held>,
+    pub(super) last_seq: u64,
+    pub(super) acked: u64,
+}
+
+/// One file; `len` bytes of it are whole records.
+#[derive(Debug, Clone)]
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) last_seq: u64,
+    pub(super) len: u64,
+}
+
+/// A batch in memory.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) header: Header,
+    pub(super) body: Bytes,
+}
+
+/// Where numbering goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tail {
+    pub(super) last_seq: u64,
+    pub(super) ends: [u64; 3],
+}
+
+impl Spool {
+    /// Opens the folder, cutting off what a crash left unfinished. `durable_seq` is what the broker
+    /// has already.
+    pub(super) fn open(folder: &Path, durable_seq: u64) -> io::Result<(Self, Tail)> {
+        fs::create_dir_all(folder)?;
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "seg"));
+        paths.sort();
+        let mut tail = Tail::default();
+        let mut segments = VecDeque::new();
+        for path in paths {
+            let len = check(&path, &mut tail)?;
+            if len == 0 {
+                fs::remove_file(&path)?;
+            } else {
+                segments.push_back(Segment { path, last_seq: tail.last_seq, len });
+            }
+        }
+        tail.last_seq = tail.last_seq.max(durable_seq);
+        let state = State { segments, held: None, last_seq: tail.last_seq, acked: durable_seq };
+        let spool = Self {
+            folder: folder.to_owned(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            written: watch::channel(1).0,
+            acked: watch::channel(durable_seq).0,
+            broken: watch::channel(false).0,
+        };
+        Ok((spool, tail))
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Last frame of the spool, 0 for none.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.state().last_seq
+    }
+
+    /// Tells the uploader that there is more to send.
+    pub(super) fn announce(&self) {
+        self.written.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Records what the broker has; deletes segments that nobody needs any more, but never the
+    /// newest: it tells a restarted agent where numbering goes on.
+    pub(super) fn acknowledge(&self, durable_seq: u64) {
+        let mut state = self.state();
+        state.acked = state.acked.max(durable_seq);
+        let acked = state.acked;
+        while state.segments.len() > 1
+            && state.segments.front().is_some_and(|segment| segment.last_seq <= acked)
+        {
+            if let Some(segment) = state.segments.pop_front()
+                && let Err(error) = fs::remove_file(&segment.path)
+            {
+                tracing::warn!(%error, "cannot delete a sent log segment");
+            }
+        }
+        if state.held.as_ref().is_some_and(|held| held.header.last_seq <= acked) {
+            state.held = None;
+        }
+        drop(state);
+        self.changed.notify_all();
+        self.acked.send_if_modified(|known| {
+            let more = acked > *known;
+            *known = acked;
+            more
+        });
+    }
+
+    /// Waits (blocking) until a held batch has been sent or `patience` is over; true where it was.
+    pub(super) fn wait_held(&self, patience: Duration) -> bool {
+        let state = self.state();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, patience, |state| state.held.is_some())
+            .unwrap_or_else(PoisonError::into_inner);
+        state.held.is_none()
+    }
+
+    /// Gives up sending: the broker lost frames that it had acknowledged.
+    pub(super) fn give_up(&self) {
+        self.broken.send_replace(true);
+        self.changed.notify_all();
+    }
+
+    /// Returns once the broker has every frame up to `seq`; false where it never will.
+    pub(crate) async fn durable(&self, seq: u64) -> bool {
+        let mut acked = self.acked.subscribe();
+        let mut broken = self.broken.subscribe();
+        tokio::select! {
+            reached = acked.wait_for(|acked| *acked >= seq) => reached.is_ok(),
+            _ = broken.wait_for(|broken| *broken) => false,
+        }
+    }
+}
+
+// Walks the records of a segment, cuts the file after the last whole one and returns its length.
+fn check(path: &Path, tail: &mut Tail) -> io::Result<u64> {
+    let mut file = File::options().read(true).write(true).open(path)?;
+    let size = file.metadata()?.len();
+    let mut place = 0;
+    let mut last: Option<(u64, Header)> = None;
+    while place + HEADER_BYTES as u64 <= size {
+        let Some(header) = read_header(&mut file, place)? else { break };
+        if place + header.record_bytes() > size {
+            break;
+        }
+        last = Some((place, header));
+        place += header.record_bytes();
+        // A crash can only damage the end, so only the last record is unpacked.
+        if place == size && !whole(&mut file, place - header.record_bytes(), &header)? {
+            place -= header.record_bytes();
+            last = last_before(&mut file, place)?;
+            break;
+        }
+    }
+    file.set_len(place)?;
+    if let Some((_, header)) = last {
+        *tail = Tail { last_seq: header.last_seq, ends: header.ends };
+    }
+    Ok(place)
+}
+
+fn last_before(file: &mut File, end: u64) -> io::Result<Option<(u64, Header)>> {
+    let mut place = 0;
+    let mut last = None;
+    while place < end {
+        let Some(header) = read_header(file, place)? else { break };
+        last = Some((place, header));
+        place += header.record_bytes();
+    }
+    Ok(last)
+}
+
+fn whole(file: &mut File, place: u64, header: &Header) -> io::Result<bool> {
+    let body = read_body(file, place, header)?;
+    Ok(decode_batch(&body).is_ok_and(|frames| {
+        frames.first().is_some_and(|frame| frame.seq == header.first_seq)
+            && frames.last().is_some_and(|frame| frame.seq == header.last_seq)
+    }))
+}
+
+/// The header at `place`; None where there is none.
+pub(super) fn read_header(file: &mut File, place: u64) -> io::Result<Option<Header>> {
+    let mut bytes = [0; HEADER_BYTES];
+    file.seek(SeekFrom::Start(place))?;
+    file.read_exact(&mut bytes)?;
+    Ok(Header::decode(&bytes))
+}
+
+/// The compressed batch of the record at `place`.
+pub(super) fn read_body(file: &mut File, place: u64, header: &Header) -> io::Result<Vec<u8>> {
+    let mut body = vec![0; header.compressed as usize];
+    file.seek(SeekFrom::Start(place + HEADER_BYTES as u64))?;
+    file.read_exact(&mut body)?;
+    Ok(body)
+}

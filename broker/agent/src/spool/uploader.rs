@@ -1,0 +1,150 @@
+//! The task that sends what the writer has written.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::shared::{Spool, read_body, read_header};
+use crate::link::{Link, LinkError, Pause};
+use crate::protocol::MAX_BATCH_BYTES;
+
+// One request: large enough to be worth an fsync at the broker, small enough to be held in memory.
+const BODY_BYTES: usize = 4 << 20;
+const BODY_RAW_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+struct Body {
+    first_seq: u64,
+    last_seq: u64,
+    bytes: Vec<u8>,
+}
+
+// Place after the last record that was read.
+#[derive(Debug, Default)]
+struct Cursor {
+    path: Option<PathBuf>,
+    place: u64,
+    sent: u64,
+}
+
+/// Sends frames until the session ends.
+pub(crate) async fn upload(spool: Arc<Spool>, link: Arc<Link>) {
+    let mut changes = spool.written.subscribe();
+    let mut cursor = Cursor { sent: spool.state().acked, ..Cursor::default() };
+    let mut pause = Pause::default();
+    loop {
+        changes.borrow_and_update();
+        let reader = Arc::clone(&spool);
+        let read = tokio::task::spawn_blocking(move || {
+            let body = next_body(&reader, &mut cursor);
+            (cursor, body)
+        });
+        let Ok((moved, body)) = read.await else { return };
+        cursor = moved;
+        let body = match body {
+            Ok(Some(body)) => body,
+            Ok(None) => {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot read the log spool");
+                tokio::time::sleep(pause.next()).await;
+                cursor = Cursor { sent: spool.state().acked, ..Cursor::default() };
+                continue;
+            }
+        };
+        let last_seq = body.last_seq;
+        match link.post_logs(body.first_seq, Bytes::from(body.bytes)).await {
+            Ok(Ok(durable)) => {
+                pause = Pause::default();
+                spool.acknowledge(durable);
+                if durable < last_seq {
+                    cursor = Cursor { sent: durable, ..Cursor::default() };
+                }
+            }
+            // The broker misses frames before this batch.
+            Ok(Err(durable)) => {
+                if durable < spool.state().acked {
+                    tracing::error!(durable, "the broker lost log frames that it had acknowledged");
+                    return spool.give_up();
+                }
+                spool.acknowledge(durable);
+                cursor = Cursor { sent: durable, ..Cursor::default() };
+                tokio::time::sleep(pause.next()).await;
+            }
+            Err(LinkError::Closed(_)) => return,
+            Err(error) => {
+                tracing::error!(%error, "the broker does not take the log");
+                tokio::time::sleep(pause.next()).await;
+                cursor = Cursor { sent: spool.state().acked, ..Cursor::default() };
+            }
+        }
+    }
+}
+
+// The next records after the cursor, joined; None where everything has been read.
+fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
+    let mut body = Body::default();
+    let mut raw = 0;
+    loop {
+        let (segment, held) = {
+            let state = spool.state();
+            let here = cursor
+                .path
+                .as_ref()
+                .and_then(|path| state.segments.iter().position(|segment| segment.path == *path));
+            let index = match here {
+                Some(index) if cursor.place < state.segments[index].len => Some(index),
+                Some(index) => Some(index + 1),
+                None => state.segments.iter().position(|segment| segment.last_seq > cursor.sent),
+            };
+            let segment = index.and_then(|index| state.segments.get(index)).cloned();
+            let held = state.held.clone().filter(|held| held.header.last_seq > cursor.sent);
+            (segment.filter(|segment| segment.len > 0), held)
+        };
+        let Some(segment) = segment else {
+            if body.bytes.is_empty()
+                && let Some(held) = held
+            {
+                cursor.sent = held.header.last_seq;
+                body.first_seq = held.header.first_seq;
+                body.last_seq = held.header.last_seq;
+                body.bytes = held.body.to_vec();
+            }
+            break;
+        };
+        if cursor.path.as_ref() != Some(&segment.path) {
+            cursor.path = Some(segment.path.clone());
+            cursor.place = 0;
+        }
+        let mut file = File::open(&segment.path)?;
+        while cursor.place < segment.len {
+            let header = read_header(&mut file, cursor.place)?
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "damaged record"))?;
+            if header.last_seq > cursor.sent {
+                let follows = body.bytes.is_empty() || header.first_seq == body.last_seq + 1;
+                let fits = body.bytes.is_empty()
+                    || (body.bytes.len() + header.compressed as usize <= BODY_BYTES
+                        && raw + header.raw as usize <= BODY_RAW_BYTES.min(MAX_BATCH_BYTES));
+                if !follows || !fits {
+                    return Ok(Some(body));
+                }
+                if body.bytes.is_empty() {
+                    body.first_seq = header.first_seq;
+                }
+                body.bytes.extend(read_body(&mut file, cursor.place, &header)?);
+                raw += header.raw as usize;
+                body.last_seq = header.last_seq;
+                cursor.sent = header.last_seq;
+            }
+            cursor.place += header.record_bytes();
+        }
+    }
+    Ok((!body.bytes.is_empty()).then_some(body))
+}

@@ -1,0 +1,256 @@
+//! Filling the work folder: every file verified while it is written, nothing outside the folder.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use sha2::Digest as _;
+
+use crate::files::safe_path;
+use crate::link::{Link, LinkError};
+use crate::protocol::{Assignment, Digest, DropTo, SyncFile};
+
+const PARALLEL: usize = 6;
+const TRIES: u32 = 5;
+
+/// Folders of a trial below the node folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Folders {
+    pub(crate) work: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) temp: PathBuf,
+    pub(crate) incoming: PathBuf,
+}
+
+/// Why the folder could not be filled.
+#[derive(Debug)]
+pub(crate) struct Unprepared {
+    /// `sync` or `restore`.
+    pub(crate) stage: &'static str,
+    pub(crate) reason: String,
+}
+
+/// A file of the sync as it lay there before user code ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Original {
+    pub(crate) sha256: Digest,
+    pub(crate) size: u64,
+    /// Inode and change time (which user code cannot forge); absent after a restart of the agent.
+    pub(crate) stamp: Option<Stamp>,
+}
+
+/// What changes with every change of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    changed: (i64, i64),
+    size: u64,
+}
+
+impl Stamp {
+    pub(crate) fn of(data: &fs::Metadata) -> Self {
+        Self { inode: data.ino(), changed: (data.ctime(), data.ctime_nsec()), size: data.len() }
+    }
+}
+
+/// The sync as it was, by path.
+pub(crate) type Originals = HashMap<String, Original>;
+
+impl Folders {
+    pub(crate) fn of(node_dir: &Path) -> Self {
+        Self {
+            work: node_dir.join("work"),
+            home: node_dir.join("home"),
+            temp: node_dir.join("tmp"),
+            incoming: node_dir.join("incoming"),
+        }
+    }
+}
+
+/// The sync of an assignment without looking at the folder.
+pub(crate) fn originals(assignment: &Assignment) -> Originals {
+    assignment
+        .sync
+        .iter()
+        .map(|file| {
+            let original = Original { sha256: file.sha256, size: file.size, stamp: None };
+            (file.path.clone(), original)
+        })
+        .collect()
+}
+
+/// Fills fresh folders. Must not be called once user code has started.
+pub(crate) async fn prepare(
+    link: &Arc<Link>,
+    assignment: &Assignment,
+    folders: &Folders,
+    drop_to: Option<DropTo>,
+) -> Result<Originals, Unprepared> {
+    let failed = |stage| move |reason: String| Unprepared { stage, reason };
+    for folder in [&folders.work, &folders.home, &folders.temp, &folders.incoming] {
+        fresh(folder).map_err(|error| Unprepared {
+            stage: "sync",
+            reason: format!("cannot make the work folder: {error}"),
+        })?;
+    }
+    let sync = checked(&assignment.sync).map_err(failed("sync"))?;
+    let restore = checked(&assignment.restore).map_err(failed("restore"))?;
+    fetch_all(link, folders, sync).await.map_err(failed("sync"))?;
+    // Restored files are written over the sync; so only now is the sync's own state known to count.
+    fetch_all(link, folders, restore).await.map_err(failed("restore"))?;
+    let _ = fs::remove_dir_all(&folders.incoming);
+    if let Some(to) = drop_to {
+        for folder in [&folders.work, &folders.home, &folders.temp] {
+            give(folder, to).map_err(|error| Unprepared {
+                stage: "sync",
+                reason: format!("cannot hand over the work folder: {error}"),
+            })?;
+        }
+    }
+    let restored: std::collections::HashSet<&str> =
+        assignment.restore.iter().map(|file| file.path.as_str()).collect();
+    let mut originals = originals(assignment);
+    for (path, original) in &mut originals {
+        if !restored.contains(path.as_str()) {
+            let data = fs::symlink_metadata(folders.work.join(path));
+            original.stamp = data.ok().map(|data| Stamp::of(&data));
+        }
+    }
+    Ok(originals)
+}
+
+fn fresh(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+/// Makes `path` and what is missing above it, down from `work`, for the user's program.
+pub(crate) fn make(work: &Path, path: &Path, drop_to: Option<DropTo>) -> io::Result<()> {
+    let mut missing: Vec<&Path> =
+        path.ancestors().take_while(|above| *above != work && !above.exists()).collect();
+    while let Some(folder) = missing.pop() {
+        fs::create_dir(folder)?;
+        if let Some(to) = drop_to {
+            std::os::unix::fs::lchown(folder, Some(to.uid), Some(to.gid))?;
+        }
+    }
+    Ok(())
+}
+
+fn give(path: &Path, to: DropTo) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(to.uid), Some(to.gid))?;
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+fn checked(files: &[SyncFile]) -> Result<Vec<(PathBuf, SyncFile)>, String> {
+    let mut seen = std::collections::HashSet::new();
+    files
+        .iter()
+        .map(|file| {
+            let path = safe_path(&file.path)
+                .map_err(|problem| format!("`{}`: {problem}", file.path.escape_debug()))?;
+            if !seen.insert(&file.path) {
+                return Err(format!("`{}` is there twice", file.path.escape_debug()));
+            }
+            Ok((path, file.clone()))
+        })
+        .collect()
+}
+
+async fn fetch_all(
+    link: &Arc<Link>,
+    folders: &Folders,
+    files: Vec<(PathBuf, SyncFile)>,
+) -> Result<(), String> {
+    stream::iter(files.into_iter().enumerate())
+        .map(|(number, (path, file))| async move {
+            fetch(link, folders, number, &path, &file)
+                .await
+                .map_err(|problem| format!("`{}`: {problem}", file.path.escape_debug()))
+        })
+        .buffer_unordered(PARALLEL)
+        .try_collect()
+        .await
+}
+
+async fn fetch(
+    link: &Link,
+    folders: &Folders,
+    number: usize,
+    path: &Path,
+    file: &SyncFile,
+) -> Result<(), String> {
+    let temp = folders.incoming.join(number.to_string());
+    let mut problem = String::new();
+    for _ in 0..TRIES {
+        match download(link, &temp, file).await {
+            Ok(()) => return place(folders, &temp, path, file).map_err(|error| error.to_string()),
+            Err(Broken::Final(reason)) => return Err(reason),
+            Err(Broken::Again(reason)) => problem = reason,
+        }
+    }
+    Err(problem)
+}
+
+enum Broken {
+    Again(String),
+    Final(String),
+}
+
+async fn download(link: &Link, temp: &Path, file: &SyncFile) -> Result<(), Broken> {
+    let local = |error: io::Error| Broken::Final(error.to_string());
+    let mut out = File::create(temp).map_err(local)?;
+    let mut response =
+        link.open_blob(&file.sha256, file.size).await.map_err(|error| match error {
+            LinkError::Refused { status, .. } if status == reqwest::StatusCode::NOT_FOUND => {
+                Broken::Final("the broker does not have its content".to_owned())
+            }
+            error => Broken::Final(error.to_string()),
+        })?;
+    let mut hash = sha2::Sha256::new();
+    let mut size = 0;
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                size += chunk.len() as u64;
+                if size > file.size {
+                    return Err(Broken::Again("is longer than the manifest says".to_owned()));
+                }
+                hash.update(&chunk);
+                out.write_all(&chunk).map_err(local)?;
+            }
+            Ok(None) => break,
+            Err(error) => return Err(Broken::Again(error.without_url().to_string())),
+        }
+    }
+    if size != file.size || Digest::finish(hash) != file.sha256 {
+        return Err(Broken::Again("is not what the manifest says".to_owned()));
+    }
+    let mode = file.mode.unwrap_or(0o644) & 0o777;
+    // Without its owner's right to read, the file could not even be collected.
+    out.set_permissions(fs::Permissions::from_mode(mode | 0o400)).map_err(local)
+}
+
+fn place(folders: &Folders, temp: &Path, path: &Path, file: &SyncFile) -> io::Result<()> {
+    let target = folders.work.join(path);
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    // No user code has run and manifests cannot make links, so nothing here leads elsewhere.
+    fs::rename(temp, &target)?;
+    debug_assert_eq!(fs::metadata(&target)?.len(), file.size);
+    Ok(())
+}
