@@ -1,0 +1,137 @@
+//! A bad line and a bad broker lose nothing.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use runwhere_agent::protocol::{Desired, EventKind, LogStream};
+
+use crate::broker::{Broker, Fault, Seen, log_of};
+use crate::node::{Node, Setup, file, shell, wait_until};
+
+fn done(seen: &Seen) -> Option<()> {
+    seen.events.iter().any(|event| event.kind == EventKind::Done).then_some(())
+}
+
+// Writes the same bytes to standard output and to a file of its own.
+fn noisy(lines: u32) -> String {
+    format!(
+        "seq 1 {lines} | awk '{{ print \"line\", $1, $1 * 7919 % 10007 }}' | tee \"$COPY\"; \
+         echo out > out.txt; exit 9"
+    )
+}
+
+fn with_copy(broker: &Broker, node: &Node) -> std::path::PathBuf {
+    let copy = node.outside("copy");
+    broker.seen(|seen| {
+        let env = &mut seen.assignment.as_mut().unwrap().env;
+        env.insert("COPY".to_owned(), copy.display().to_string());
+    });
+    copy
+}
+
+fn check_whole(broker: &Broker, copy: &std::path::Path) {
+    let expected = fs::read(copy).unwrap();
+    let log = log_of(broker, LogStream::Stdout);
+    assert_eq!(log.len(), expected.len());
+    assert!(log == expected, "the log differs from the program's own copy");
+    broker.seen(|seen| {
+        for (place, event) in seen.events.iter().enumerate() {
+            assert_eq!(event.seq, place as u64 + 1);
+        }
+        let exits: Vec<_> = seen
+            .events
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::Exited { code, .. } => Some(code),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(exits, [Some(9)]);
+        assert_eq!(seen.outputs.len(), 1);
+    });
+}
+
+#[test]
+fn errors_lost_replies_and_repeats_lose_and_double_nothing() {
+    let mut assignment = shell(&noisy(300_000));
+    assignment.sync = (0..10).map(|n| file(&format!("f{n}"), &[n])).collect();
+    let broker = Broker::start(assignment, (0..10).map(|n| vec![n]).collect());
+    let random = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+    broker.faults(move |_, _| {
+        let mut x = random.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        random.store(x, Ordering::Relaxed);
+        match x % 8 {
+            0 => Fault::Status(500),
+            1 => Fault::Status(503),
+            2 | 3 => Fault::LoseReply,
+            4 => Fault::Twice,
+            _ => Fault::None,
+        }
+    });
+    let mut node = Node::new(&broker, &Setup::default());
+    let copy = with_copy(&broker, &node);
+    let agent = node.agent();
+    broker.wait("done", done);
+    check_whole(&broker, &copy);
+    broker.want(Desired::Release, "");
+    assert_eq!(node.exit_code(agent), Some(0));
+}
+
+#[test]
+fn a_broker_that_is_gone_for_a_while_gets_everything_afterwards() {
+    let text = format!("echo first; sleep 1; {}", noisy(200_000))
+        .replace("echo first", "echo first | tee \"$COPY\"");
+    let text = text.replace("tee \"$COPY\"; echo out", "tee -a \"$COPY\"; echo out");
+    let mut broker = Broker::start(shell(&text), Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    let copy = with_copy(&broker, &node);
+    let agent = node.agent();
+    broker.wait("first", |seen| (!seen.logs[1].is_empty()).then_some(()));
+    for _ in 0..3 {
+        broker.stop();
+        std::thread::sleep(Duration::from_millis(700));
+        broker.resume();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    broker.wait("done", done);
+    check_whole(&broker, &copy);
+    broker.want(Desired::Release, "");
+    assert_eq!(node.exit_code(agent), Some(0));
+}
+
+#[test]
+fn a_killed_agent_sends_what_it_had_spooled() {
+    // The broker takes no logs at first, so that everything lies in the spool.
+    let text =
+        "seq 1 50000 | tee \"$COPY\"; echo ready > \"$COPY.ready\"; while :; do sleep 1; done";
+    let broker = Broker::start(shell(text), Vec::new());
+    broker.faults(|call, _| if call == "logs" { Fault::Status(503) } else { Fault::None });
+    let mut node = Node::new(&broker, &Setup::default());
+    let copy = with_copy(&broker, &node);
+    let agent = node.agent();
+    let ready = copy.with_extension("ready");
+    wait_until("the program wrote its log", || ready.exists());
+    let spool = node.dir().join("spool");
+    let size = || -> u64 {
+        fs::read_dir(&spool).unwrap().flatten().map(|e| e.metadata().unwrap().len()).sum()
+    };
+    // Two looks with the same size, one log-writer period apart: all of the pipe has been read.
+    let mut last = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(600));
+        let now = size();
+        if now > 0 && now == last {
+            break;
+        }
+        last = now;
+    }
+    node.kill(agent);
+    broker.faults(|_, _| Fault::None);
+    node.agent();
+    broker.wait("done", done);
+    assert!(log_of(&broker, LogStream::Stdout) == fs::read(&copy).unwrap());
+}

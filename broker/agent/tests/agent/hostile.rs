@@ -1,0 +1,150 @@
+//! Hostile manifests and hostile amounts.
+
+use std::fs;
+
+use runwhere_agent::protocol::{Desired, Digest, EventKind, LogStream};
+use sha2::Digest as _;
+
+use crate::broker::{Broker, Seen, log_of};
+use crate::node::{Node, Setup, file, shell, status_kib};
+
+fn done(seen: &Seen) -> Option<()> {
+    seen.events.iter().any(|event| event.kind == EventKind::Done).then_some(())
+}
+
+fn failure(broker: &Broker) -> Option<(String, String)> {
+    broker.seen(|seen| {
+        seen.events.iter().find_map(|event| match &event.kind {
+            EventKind::Failed { stage, reason } => Some((stage.clone(), reason.clone())),
+            _ => None,
+        })
+    })
+}
+
+#[test]
+fn manifests_that_lead_outside_are_refused() {
+    for path in ["../x", "/tmp/x", "a/../../x", "", "a//b", "a\u{0}b"] {
+        for restored in [false, true] {
+            let mut assignment = shell("echo ran");
+            let entry = vec![file(path, b"evil")];
+            if restored {
+                assignment.restore = entry;
+            } else {
+                assignment.sync = entry;
+            }
+            let broker = Broker::start(assignment, vec![b"evil".to_vec()]);
+            let mut node = Node::new(&broker, &Setup::default());
+            let agent = node.agent();
+            broker.wait("done", done);
+            let (stage, _) = failure(&broker).unwrap();
+            assert_eq!(stage, if restored { "restore" } else { "sync" }, "{path:?}");
+            assert_eq!(log_of(&broker, LogStream::Stdout), b"");
+            broker.want(Desired::Release, "");
+            assert_eq!(node.exit_code(agent), Some(0));
+        }
+    }
+}
+
+#[test]
+fn content_that_is_not_what_the_manifest_says_never_runs() {
+    let mut assignment = shell("echo ran");
+    assignment.sync = vec![file("a.txt", b"honest")];
+    let broker = Broker::start(assignment, Vec::new());
+    broker.seen(|seen| {
+        seen.blobs.insert(Digest::of(b"honest"), b"forged".to_vec());
+    });
+    let mut node = Node::new(&broker, &Setup::default());
+    node.agent();
+    broker.wait("done", done);
+    let (stage, reason) = failure(&broker).unwrap();
+    assert_eq!(stage, "sync");
+    assert!(reason.contains("a.txt"), "{reason}");
+    assert!(!node.dir().join("work/a.txt").exists());
+}
+
+#[test]
+fn a_file_that_is_also_a_folder_is_refused() {
+    let mut assignment = shell("echo ran");
+    assignment.sync = vec![file("a", b"1"), file("a/b", b"2")];
+    let broker = Broker::start(assignment, vec![b"1".to_vec(), b"2".to_vec()]);
+    let mut node = Node::new(&broker, &Setup::default());
+    node.agent();
+    broker.wait("done", done);
+    assert_eq!(failure(&broker).unwrap().0, "sync");
+}
+
+#[test]
+fn output_beyond_the_cap_is_counted_and_does_not_stall() {
+    let mut assignment = shell("head -c 3000000 /dev/zero; echo end >&2");
+    assignment.max_log_bytes = 1_000_000;
+    let broker = Broker::start(assignment, Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    node.agent();
+    broker.wait("done", done);
+    let kept = log_of(&broker, LogStream::Stdout).len() + log_of(&broker, LogStream::Stderr).len();
+    assert_eq!(kept, 1_000_000);
+    let dropped = broker.seen(|seen| {
+        seen.events.iter().find_map(|event| match event.kind {
+            EventKind::LogSealed { dropped_bytes, .. } => Some(dropped_bytes),
+            _ => None,
+        })
+    });
+    assert_eq!(dropped, Some(3_000_004 - 1_000_000));
+    let system = String::from_utf8(log_of(&broker, LogStream::System)).unwrap();
+    assert_eq!(system.lines().count(), 2, "{system}");
+    assert!(system.contains("2000004"), "{system}");
+}
+
+#[test]
+fn outputs_beyond_the_bound_are_named() {
+    let mut assignment =
+        shell("mkdir ck; echo c > ck/1; head -c 5000 /dev/zero > big; echo s > small");
+    assignment.checkpoint = Some("ck".to_owned());
+    assignment.collect.max_bytes = 1000;
+    let broker = Broker::start(assignment, Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    node.agent();
+    broker.wait("done", done);
+    let (files, skipped) = broker.seen(|seen| {
+        seen.events
+            .iter()
+            .find_map(|event| match &event.kind {
+                EventKind::Collected { files, skipped, failed: Some(_), .. } => {
+                    Some((*files, skipped.clone()))
+                }
+                _ => None,
+            })
+            .unwrap()
+    });
+    assert_eq!(files, 2);
+    assert_eq!(skipped.len(), 1);
+    assert_eq!((skipped[0].path.as_str(), skipped[0].reason.as_str()), ("big", "over_max_bytes"));
+}
+
+#[test]
+fn a_flood_with_a_very_long_line_arrives_whole_in_little_memory() {
+    // 50 MB without a newline, then many lines; both streams at once.
+    let text = "(head -c 50000000 /dev/zero | tr '\\0' x; yes 'a line of the flood' | head -c 150000000) \
+                & yes err | head -c 20000000 >&2; wait";
+    let broker = Broker::start(shell(text), Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    let agent = node.agent();
+    broker.wait("done", done);
+    let log = log_of(&broker, LogStream::Stdout);
+    assert_eq!(log.len(), 200_000_000);
+    assert!(log[..50_000_000].iter().all(|byte| *byte == b'x'));
+    assert_eq!(log_of(&broker, LogStream::Stderr).len(), 20_000_000);
+    let sealed = broker.seen(|seen| {
+        seen.events.iter().find_map(|event| match &event.kind {
+            EventKind::LogSealed { sha256_per_stream, .. } => Some(sha256_per_stream.clone()),
+            _ => None,
+        })
+    });
+    let hash = Digest::from_bytes(sha2::Sha256::digest(&log).into());
+    assert!(sealed.unwrap().iter().any(|seal| seal.sha256 == Some(hash)));
+    let peak = status_kib(node.pid(agent), "VmHWM:");
+    assert!(peak < 100 << 10, "the agent used {peak} KiB");
+    // What was sent is deleted; the newest segment stays.
+    let left = fs::read_dir(node.dir().join("spool")).unwrap().count();
+    assert!(left <= 1, "{left} segments are left");
+}
