@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::AgentError;
@@ -60,6 +60,9 @@ impl fmt::Debug for SessionKey {
 pub(crate) fn read_bootstrap(node_dir: &Path) -> Result<Bootstrap, AgentError> {
     let path = node_dir.join(BOOTSTRAP_FILE);
     let text = fs::read(&path).map_err(|source| AgentError::file(&path, source))?;
+    // It holds a token, and user code may run as somebody who could read it otherwise.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+        .map_err(|source| AgentError::file(&path, source))?;
     let bootstrap: Bootstrap = serde_json::from_slice(&text).map_err(|source| {
         AgentError::file(&path, io::Error::new(io::ErrorKind::InvalidData, source.to_string()))
     })?;
@@ -91,8 +94,6 @@ pub(crate) fn lock(node_dir: &Path) -> Result<File, AgentError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
