@@ -1,6 +1,7 @@
 """Fixtures say where they come from and hold no secrets.
 
-Each case is `fixtures/<provider>/<case>/` and has a `provenance.toml` (or a `provenance` heading in its `README.md`).
+Each case is `fixtures/<provider>/<case>/`. Its provenance is a `provenance.toml` in it, or what the README.md beside it says
+about `<case>/`.
 """
 
 import pathlib
@@ -24,8 +25,8 @@ SECRETS = {
 def has_provenance(case: pathlib.Path) -> bool:
     if (case / "provenance.toml").is_file():
         return True
-    readme = case / "README.md"
-    return readme.is_file() and "provenance" in readme.read_text(encoding="utf-8").lower()
+    readme = case.parent / "README.md"
+    return readme.is_file() and f"`{case.name}/`" in readme.read_text(encoding="utf-8")
 
 
 def main() -> int:
@@ -36,7 +37,7 @@ def main() -> int:
     cases = [case for provider in sorted(ROOT.iterdir()) if provider.is_dir() for case in sorted(provider.iterdir()) if case.is_dir()]
     for case in cases:
         if not has_provenance(case):
-            bad.append(f"{case}: no provenance.toml, and no README.md that speaks of provenance")
+            bad.append(f"{case}: no provenance.toml, and {case.parent}/README.md does not speak of `{case.name}/`")
     files = [path for path in sorted(ROOT.rglob("*")) if path.is_file()]
     for path in files:
         content = path.read_bytes()
