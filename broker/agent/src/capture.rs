@@ -17,6 +17,9 @@ use crate::spool::Input;
 const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: usize = 1 << 20;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+// A program that writes much in small pieces is read in larger ones: within this time it fills no
+// more than its pipe, so it does not wait.
+const GATHER: Duration = Duration::from_millis(1);
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The readers of a program.
@@ -60,6 +63,7 @@ impl Capture {
 fn read(stream: LogStream, mut pipe: File, log: &SyncSender<Input>, ended: &AtomicBool) {
     let mut buffer = vec![0; READ_BYTES];
     let mut draining_since = None;
+    let mut last_read: Option<Instant> = None;
     loop {
         let ending = ended.load(Ordering::Acquire);
         if ending {
@@ -78,9 +82,14 @@ fn read(stream: LogStream, mut pipe: File, log: &SyncSender<Input>, ended: &Atom
                 return;
             }
         }
+        if last_read.is_some_and(|last| last.elapsed() < GATHER) {
+            thread::sleep(GATHER);
+        }
         match pipe.read(&mut buffer) {
             Ok(0) => return,
             Ok(len) => {
+                // A full buffer means that there is more; then nothing is gained by waiting.
+                last_read = (len < READ_BYTES).then(Instant::now);
                 let bytes = buffer[..len].to_vec();
                 if log.send(Input::Data { stream, bytes }).is_err() {
                     return;

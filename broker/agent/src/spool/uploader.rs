@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::shared::{Spool, read_body, read_header};
 use crate::link::{Link, LinkError, Pause};
@@ -14,6 +16,9 @@ use crate::protocol::MAX_BATCH_BYTES;
 // One request: large enough to be worth an fsync at the broker, small enough to be held in memory.
 const BODY_BYTES: usize = 4 << 20;
 const BODY_RAW_BYTES: usize = 8 << 20;
+
+// In a flood, posts that are not full follow each other no faster.
+const GATHER: Duration = Duration::from_millis(25);
 
 #[derive(Debug, Default)]
 struct Body {
@@ -35,6 +40,7 @@ pub(crate) async fn upload(spool: Arc<Spool>, link: Arc<Link>) {
     let mut changes = spool.written.subscribe();
     let mut cursor = Cursor { sent: spool.state().acked, ..Cursor::default() };
     let mut pause = Pause::default();
+    let mut last_post = Instant::now();
     loop {
         changes.borrow_and_update();
         let reader = Arc::clone(&spool);
@@ -60,10 +66,15 @@ pub(crate) async fn upload(spool: Arc<Spool>, link: Arc<Link>) {
             }
         };
         let last_seq = body.last_seq;
+        let full = body.bytes.len() >= BODY_BYTES / 2;
         match link.post_logs(body.first_seq, Bytes::from(body.bytes)).await {
             Ok(Ok(durable)) => {
                 pause = Pause::default();
                 spool.acknowledge(durable);
+                if !full && last_post.elapsed() < GATHER * 2 {
+                    tokio::time::sleep(GATHER).await;
+                }
+                last_post = Instant::now();
                 if durable < last_seq {
                     cursor = Cursor { sent: durable, ..Cursor::default() };
                 }

@@ -25,6 +25,10 @@ const QUEUE_LEN: usize = 16;
 const BATCH_BYTES: usize = 4 << 20;
 const SEGMENT_BYTES: u64 = 32 << 20;
 
+// In a flood, small batches wait this long for more; a first line after silence never does.
+const GATHER: Duration = Duration::from_millis(10);
+const GATHER_BYTES: usize = 512 << 10;
+
 const SYNC_EVERY: Duration = Duration::from_millis(500);
 const SYNC_BYTES: u64 = 32 << 20;
 
@@ -122,6 +126,7 @@ struct Worker {
     file: Option<File>,
     unsynced: u64,
     last_sync: Instant,
+    last_flush: Instant,
     blocked: Option<Blocked>,
 }
 
@@ -156,6 +161,7 @@ impl Worker {
             file: None,
             unsynced: 0,
             last_sync: Instant::now(),
+            last_flush: Instant::now(),
             blocked: None,
         })
     }
@@ -182,13 +188,26 @@ impl Worker {
                         return;
                     }
                 }
-                next = (self.batch.len() < BATCH_BYTES).then(|| queue.try_recv().ok()).flatten();
+                next = self.more(queue);
             }
             self.flush();
+            self.last_flush = Instant::now();
             if self.unsynced >= SYNC_BYTES || self.last_sync.elapsed() >= SYNC_EVERY {
                 self.sync();
             }
         }
+    }
+
+    // What else belongs into this batch.
+    fn more(&self, queue: &Receiver<Input>) -> Option<Input> {
+        if self.batch.len() >= BATCH_BYTES {
+            return None;
+        }
+        let waited = self.last_flush.elapsed();
+        if self.batch.len() < GATHER_BYTES && waited < GATHER {
+            return queue.recv_timeout(GATHER - waited).ok();
+        }
+        queue.try_recv().ok()
     }
 
     fn data(&mut self, stream: LogStream, mut bytes: Vec<u8>) {

@@ -5,7 +5,7 @@ use runwhere_agent::protocol::{
 };
 
 use crate::broker::{Broker, log_of};
-use crate::node::{Node, Setup, file, shell};
+use crate::node::{Node, Setup, file, shell, wait_until};
 
 fn done(seen: &crate::broker::Seen) -> Option<()> {
     seen.events.iter().any(|event| event.kind == EventKind::Done).then_some(())
@@ -204,9 +204,12 @@ fn rights_are_dropped_where_the_agent_is_root() {
         )));
     });
     // A child without marker and session is still found by its user.
-    let left = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
+    let of_user = |entry: &std::fs::DirEntry| {
         let owner = entry.metadata().map(|data| std::os::unix::fs::MetadataExt::uid(&data));
         owner.is_ok_and(|uid| uid == to.uid)
+    };
+    // It stays visible until the system has reaped it.
+    wait_until("the user's processes are gone", || {
+        std::fs::read_dir("/proc").unwrap().flatten().filter(of_user).count() == 0
     });
-    assert_eq!(left.count(), 0);
 }
