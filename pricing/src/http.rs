@@ -183,6 +183,10 @@ struct QuoteBody<'a> {
 }
 
 fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
+    // A derived structure would also be read from an array.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(RequestError::new("body", Problem::NotAnObject));
+    }
     let body: QuoteBody<'_> = serde_json::from_slice(body).map_err(|error| {
         let twice = error.to_string().starts_with("duplicate field");
         RequestError::new("body", if twice { Problem::Twice } else { Problem::NotAnObject })

@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod codes;
 pub mod fx;
 pub mod http;
+pub mod launching;
 pub mod quote;
 pub mod reason;
 pub mod request;

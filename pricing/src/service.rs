@@ -76,6 +76,10 @@ impl PriceService {
         Self { clock, making: Mutex::new(Making { parts, codes }), current: RwLock::new(catalogue) }
     }
 
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
     /// The catalogue of now. Several questions to one catalogue give answers that fit together.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -130,18 +134,18 @@ impl PriceService {
     pub fn resolve(&self, text: &str) -> Result<Assessed, ResolveError> {
         let catalogue = self.catalogue();
         let entry = catalogue.resolve(text)?;
-        Ok(catalogue.assess(entry, self.clock.now()))
+        Ok(catalogue.assess(entry, self.now()))
     }
 
     /// What is said of an offer, as a row.
     pub fn row(&self, entry: &Arc<Entry>, lang: Lang) -> OfferRow {
-        let now = self.clock.now();
+        let now = self.now();
         OfferRow::new(&self.catalogue().assess(entry, now), now, lang)
     }
 
     /// Answers a question.
     pub fn quote(&self, query: &Query) -> Quote {
-        self.catalogue().quote(query, self.clock.now())
+        self.catalogue().quote(query, self.now())
     }
 
     /// Answers a question in words. A model's name that nothing has gives no recommendations but
@@ -154,7 +158,7 @@ impl PriceService {
                 return QuoteReply {
                     quote_id: None,
                     snapshot_id: self.catalogue().snapshot_id().to_owned(),
-                    as_of: self.clock.now(),
+                    as_of: self.now(),
                     recommendations: Vec::new(),
                     matching: 0,
                     rejected: BTreeMap::new(),
@@ -181,7 +185,7 @@ impl PriceService {
             let max = MAX_LIMIT as u64;
             return Err(RequestError::new("limit", Problem::Whole { min: 1, max }));
         }
-        let (catalogue, now) = (self.catalogue(), self.clock.now());
+        let (catalogue, now) = (self.catalogue(), self.now());
         let wanted = request.gpu_model.as_deref().map(Wanted::of);
         let mut found: Vec<Assessed> = catalogue
             .entries()
@@ -210,7 +214,7 @@ impl PriceService {
 
     /// All models that have offers, with the range of their prices.
     pub fn summary(&self, audience: Audience) -> SummaryReply {
-        let (catalogue, now) = (self.catalogue(), self.clock.now());
+        let (catalogue, now) = (self.catalogue(), self.now());
         let mut groups: BTreeMap<(usize, String), Vec<Assessed>> = BTreeMap::new();
         let place = |gpu: GpuModelId| GpuModel::all().iter().position(|model| model.id == gpu);
         let places: BTreeMap<GpuModelId, usize> =
