@@ -1,2 +1,7 @@
 //! The `el` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runwhere::entry::el()
+}

@@ -1,2 +1,7 @@
 //! The `runwhere` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runwhere::entry::runwhere(std::env::args_os().collect())
+}

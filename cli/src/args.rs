@@ -1,0 +1,355 @@
+//! The arguments. Help texts are not here but in [`crate::texts::HELP`], in both languages.
+#![expect(
+    missing_docs,
+    reason = "the help table documents every command and option, in two languages"
+)]
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::settings::GlobalArgs;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "runwhere",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Args)]
+pub struct Global {
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[arg(long, global = true)]
+    pub explain: bool,
+    #[arg(long, global = true, value_name = "zh|en")]
+    pub lang: Option<String>,
+    #[arg(long, global = true, value_name = "URL")]
+    pub endpoint: Option<String>,
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl From<Global> for GlobalArgs {
+    fn from(args: Global) -> Self {
+        Self {
+            json: args.json,
+            explain: args.explain,
+            lang: args.lang,
+            endpoint: args.endpoint,
+            verbose: args.verbose,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(RunArgs),
+    Sync(SyncArgs),
+    Submit(SubmitArgs),
+    Logs(LogsArgs),
+    Get(GetArgs),
+    Describe(DescribeArgs),
+    Stop(StopArgs),
+    Resume(ResumeArgs),
+    Delete(DeleteArgs),
+    Price(PriceArgs),
+    Login(LoginArgs),
+    Whoami,
+    Logout,
+    Serve(ServeArgs),
+    Token(TokenArgs),
+    Version,
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Agent(NodeArgs),
+    #[command(hide = true, name = "agent-exec")]
+    AgentExec(NodeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[arg(short, long, value_name = "YAML")]
+    pub file: PathBuf,
+    #[arg(long)]
+    pub try_locally: bool,
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<String>,
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    #[arg(short, long, value_name = "YAML", required_unless_present = "status")]
+    pub file: Option<PathBuf>,
+    #[arg(long)]
+    pub status: bool,
+    #[arg(long, conflicts_with = "status")]
+    pub dry_run: bool,
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    #[arg(short, long, value_name = "YAML")]
+    pub file: PathBuf,
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<String>,
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    #[arg(long)]
+    pub no_follow: bool,
+    #[arg(long)]
+    pub accept_overage: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[arg(short, long)]
+    pub follow: bool,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub tail: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    #[command(subcommand)]
+    pub what: GetWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GetWhat {
+    Jobs(GetJobsArgs),
+    Usage(GetUsageArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct GetJobsArgs {
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<String>,
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all")]
+    pub limit: Option<u32>,
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GetUsageArgs {
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub from: Option<String>,
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DescribeArgs {
+    #[command(subcommand)]
+    pub what: JobOnly,
+}
+
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    #[command(subcommand)]
+    pub what: JobOnly,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JobOnly {
+    Job(JobName),
+}
+
+impl JobOnly {
+    /// The job's name or id.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let Self::Job(job) = self;
+        &job.name
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct JobName {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[arg(long, value_name = "N")]
+    pub from_step: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    #[command(subcommand)]
+    pub what: DeleteWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DeleteWhat {
+    Job(DeleteJobArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct DeleteJobArgs {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceArgs {
+    #[command(subcommand)]
+    pub what: PriceWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PriceWhat {
+    Summary,
+    List(PriceListArgs),
+    Recommend(PriceRecommendArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PriceListArgs {
+    #[arg(long, value_name = "GPU")]
+    pub gpu_type: Option<String>,
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    #[arg(long, value_name = "MODEL")]
+    pub billing_model: Option<BillingModelArg>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all")]
+    pub limit: Option<u32>,
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum BillingModelArg {
+    OnDemand,
+    Spot,
+    Reserved,
+}
+
+impl BillingModelArg {
+    /// As in an offer key.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnDemand => "on_demand",
+            Self::Spot => "spot",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct PriceRecommendArgs {
+    #[arg(short, long, value_name = "YAML")]
+    pub file: PathBuf,
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<String>,
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub top: u32,
+    #[arg(long, overrides_with = "no_spot")]
+    pub spot: bool,
+    #[arg(long)]
+    pub no_spot: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LoginArgs {
+    #[arg(long)]
+    pub token_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    #[arg(long)]
+    pub try_locally: bool,
+    #[arg(long)]
+    pub allow_local_exec: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    pub what: TokenWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenWhat {
+    Create(TokenCreateArgs),
+    List(TokenListArgs),
+    Revoke(TokenRevokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct TokenCreateArgs {
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
+    pub scope: Vec<String>,
+    #[arg(long, value_name = "TIME")]
+    pub expires_in: Option<String>,
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenListArgs {
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenRevokeArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    #[arg(long, value_name = "DIR")]
+    pub node_dir: PathBuf,
+}

@@ -1,0 +1,21 @@
+//! The hidden commands that nodes run.
+
+use crate::args::NodeArgs;
+use crate::failure::Outcome;
+use crate::seams;
+
+/// Runs the agent.
+///
+/// # Errors
+/// Exit code 1 with the agent's reason.
+pub fn agent(args: &NodeArgs) -> Outcome {
+    seams::agent::run(&args.node_dir)
+}
+
+/// Becomes the user's program.
+///
+/// # Errors
+/// Exit code 1 when that is not possible.
+pub fn agent_exec(args: &NodeArgs) -> Outcome {
+    seams::agent::exec(&args.node_dir)
+}

@@ -1,0 +1,185 @@
+//! `runwhere describe`.
+
+use rust_decimal::{Decimal, RoundingStrategy};
+use serde_json::Value;
+
+use super::get::{elapsed, gpu};
+use super::ids;
+use crate::api::{Client, View};
+use crate::failure::Outcome;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::texts::{self, Text};
+
+/// Reads a job by name or id.
+pub(super) async fn fetch(client: &Client, name: &str) -> Result<Value, crate::api::ApiError> {
+    client.get(&format!("/api/v1/jobs/{name}")).await
+}
+
+/// Shows a job.
+pub(super) async fn job(name: &str, settings: &Settings, printer: &Printer) -> Outcome {
+    let name = ids::job_name(name)?;
+    let client = Client::logged_in(settings, printer)?;
+    let answer = fetch(&client, name).await?;
+    show(View(&answer), name, printer);
+    printer.json(&answer);
+    Ok(())
+}
+
+fn show(job: View<'_>, typed: &str, printer: &Printer) {
+    let text = |keys: &[&str]| job.first_text(keys);
+    let line = |value: Option<String>, make: fn(String) -> Text| {
+        if let Some(value) = value {
+            printer.out(&make(value));
+        }
+    };
+    printer.out(&texts::describe_name(text(&["name"]).unwrap_or_else(|| typed.to_owned())));
+    line(text(&["job_id", "id"]), texts::describe_id);
+    line(text(&["job_type", "kind"]), texts::describe_kind);
+    line(text(&["status"]), texts::describe_status);
+    line(text(&["description"]), texts::describe_description);
+    line(
+        job.integer("elapsed_seconds").filter(|seconds| *seconds > 0).map(elapsed),
+        texts::describe_elapsed,
+    );
+    if job.get("gpu_count").is_some() {
+        printer.out(&texts::describe_gpu(gpu(job)));
+    }
+    line(text(&["offer_key"]), texts::describe_offer);
+    line(text(&["node_id"]), texts::describe_node);
+    line(price(job), texts::describe_price);
+    if let Some(cost) = cost(job) {
+        let seconds = text(&["billed_seconds"]).unwrap_or_else(|| "0".to_owned());
+        printer.out(&texts::describe_cost(cost, seconds));
+    }
+    if let Some(limit) = job.0.get("max_duration_seconds") {
+        let limit = match limit.as_i64().filter(|seconds| *seconds > 0) {
+            Some(seconds) => Text::same(elapsed(seconds)),
+            None => texts::unlimited(),
+        };
+        printer.out(&texts::describe_limit(limit.get(printer.lang())));
+    }
+    line(text(&["created_at"]), texts::describe_created);
+    if let Some(reason) = text(&["end_reason"]) {
+        printer.out(&texts::describe_reason(end_reason(&reason).get(printer.lang())));
+    }
+    line(text(&["exit_code"]), texts::describe_exit_code);
+    if let Some(text) = cleanup(job) {
+        printer.out(&texts::describe_cleanup(text.get(printer.lang())));
+    }
+    line(text(&["url"]), texts::describe_url);
+    if job.flag("resumable") == Some(true) {
+        printer.out(&texts::describe_resumable(typed));
+    }
+    if let Some(metrics) = job.at("gpu_metrics") {
+        if let (Some(average), Some(peak)) =
+            (metrics.text("gpu_util_avg"), metrics.text("gpu_util_max"))
+        {
+            printer.out(&texts::describe_util(average, peak));
+        }
+        line(metrics.text("gpu_mem_used_max_gb"), texts::describe_memory);
+        line(metrics.text("gpu_temp_max"), texts::describe_temperature);
+    }
+}
+
+/// The sentence for an end reason; unknown ones are shown as they are.
+pub(super) fn end_reason(code: &str) -> Text {
+    match code {
+        "succeeded" => texts::reason_succeeded(),
+        "failed" => texts::reason_failed(),
+        "stopped" => texts::reason_stopped(),
+        "max_duration_exceeded" => texts::reason_max_duration(),
+        "lost" => texts::reason_lost(),
+        other => Text::same(other),
+    }
+}
+
+/// Price per hour, with the cloud's own beside it where that is in another currency.
+pub(super) fn price(job: View<'_>) -> Option<String> {
+    let cny = yuan(job.decimal("price_per_hour")?);
+    Some(match original(job) {
+        Some(original) => format!("{cny} ({original})"),
+        None => cny,
+    })
+}
+
+/// The cloud's own price, where it is not in CNY.
+pub(super) fn original(offer: View<'_>) -> Option<String> {
+    let currency = offer.text("currency")?;
+    let price = offer.text("price")?;
+    (currency != "CNY").then(|| format!("{price} {currency}"))
+}
+
+/// Cost so far, or in the end.
+pub(super) fn cost(job: View<'_>) -> Option<String> {
+    job.decimal("final_cost").or_else(|| job.decimal("estimated_cost")).map(yuan)
+}
+
+/// Whether the machine is confirmed gone, with the evidence.
+pub(super) fn cleanup(job: View<'_>) -> Option<Text> {
+    Some(match job.flag("cleanup_confirmed")? {
+        true => {
+            let evidence = evidence(job).unwrap_or_else(|| "-".to_owned());
+            texts::cleanup_done(evidence)
+        }
+        false => texts::cleanup_open(),
+    })
+}
+
+fn evidence(job: View<'_>) -> Option<String> {
+    fn words(value: &Value) -> String {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join("; "),
+            Value::Object(fields) => {
+                let fields = fields.values().filter(|value| !value.is_null());
+                fields.map(words).collect::<Vec<_>>().join(" ")
+            }
+            Value::Null => String::new(),
+            other => other.to_string(),
+        }
+    }
+    let value = job.get("cleanup_evidence").or_else(|| job.get("evidence"))?;
+    Some(words(value)).filter(|words| !words.is_empty())
+}
+
+/// An amount in CNY as shown on screen: two decimals, half up; small amounts show enough digits to be no zero.
+pub(super) fn yuan(amount: Decimal) -> String {
+    let rounded =
+        |digits| amount.round_dp_with_strategy(digits, RoundingStrategy::MidpointAwayFromZero);
+    let shown = match rounded(2) {
+        zero if zero.is_zero() && !amount.is_zero() => rounded(4),
+        shown => shown,
+    };
+    format!("¥{shown:.prec$}", prec = (shown.scale() as usize).max(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_half_up_once() {
+        for (amount, shown) in [
+            ("36.4400", "¥36.44"),
+            ("1.892855555556", "¥1.89"),
+            ("0.005", "¥0.01"),
+            ("0.0031", "¥0.0031"),
+            ("0", "¥0.00"),
+        ] {
+            assert_eq!(yuan(Decimal::from_str(amount).unwrap()), shown);
+        }
+    }
+
+    #[test]
+    fn evidence_of_any_shape_is_shown() {
+        let job = json!({"cleanup_confirmed": true, "cleanup_evidence": [{"kind": "terminal_read", "at": "T"}]});
+        let shown = cleanup(View(&job)).unwrap();
+        assert!(shown.get(texts::Lang::En).contains("terminal_read"));
+        assert!(cleanup(View(&json!({}))).is_none());
+    }
+}

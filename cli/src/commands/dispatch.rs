@@ -1,0 +1,61 @@
+//! Which command is which.
+
+use crate::args::{Command, DeleteWhat, GetWhat, PriceWhat, TokenWhat};
+use crate::failure::{Failure, Outcome};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::texts;
+
+use super::{describe, get, lifecycle, login, logs, price, run, serve, submit, sync, token};
+
+/// Runs `command`.
+///
+/// # Errors
+/// What the command says; see [`Failure`].
+pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Outcome {
+    match command {
+        Command::Run(args) => block_on(run::run(&args, settings, printer)),
+        Command::Sync(args) => block_on(sync::sync(&args, settings, printer)),
+        Command::Submit(args) => block_on(submit::submit(&args, settings, printer)),
+        Command::Logs(args) => block_on(logs::logs(&args, settings, printer)),
+        Command::Get(args) => match args.what {
+            GetWhat::Jobs(args) => block_on(get::jobs(&args, settings, printer)),
+            GetWhat::Usage(args) => block_on(get::usage(&args, settings, printer)),
+        },
+        Command::Describe(args) => block_on(describe::job(args.what.name(), settings, printer)),
+        Command::Stop(args) => block_on(lifecycle::stop(args.what.name(), settings, printer)),
+        Command::Resume(args) => block_on(lifecycle::resume(&args, settings, printer)),
+        Command::Delete(args) => {
+            let DeleteWhat::Job(args) = args.what;
+            block_on(lifecycle::delete(&args, settings, printer))
+        }
+        // Without a server these need neither a runtime nor TLS, and answer in a few milliseconds.
+        Command::Price(args) => match args.what {
+            PriceWhat::Summary => price::summary(settings, printer),
+            PriceWhat::List(args) => price::list(&args, settings, printer),
+            PriceWhat::Recommend(args) => price::recommend(&args, settings, printer),
+        },
+        Command::Login(args) => block_on(login::login(&args, settings, printer)),
+        Command::Whoami => block_on(login::whoami(settings, printer)),
+        Command::Logout => login::logout(settings, printer),
+        Command::Serve(args) => serve::serve(&args, settings, printer),
+        Command::Token(args) => match args.what {
+            TokenWhat::Create(args) => token::create(&args, settings, printer),
+            TokenWhat::List(args) => token::list(&args, settings, printer),
+            TokenWhat::Revoke(args) => token::revoke(&args, settings, printer),
+        },
+        Command::Version => super::version(printer),
+        Command::Completions(args) => super::completions(&args, printer),
+        Command::Agent(args) => super::agent(&args),
+        Command::AgentExec(args) => super::agent_exec(&args),
+    }
+}
+
+/// Runs a future on one thread, which is all a client needs.
+pub(super) fn block_on<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other("runtime", texts::runtime(error)))?
+        .block_on(future)
+}

@@ -1,0 +1,24 @@
+//! The commands, one file per noun.
+
+mod agent;
+mod completions;
+mod describe;
+mod get;
+mod ids;
+mod lifecycle;
+mod login;
+mod logs;
+mod price;
+mod run;
+mod serve;
+mod submit;
+mod sync;
+mod token;
+mod version;
+
+pub use agent::{agent, agent_exec};
+pub use completions::completions;
+pub use dispatch::dispatch;
+pub use version::version;
+
+mod dispatch;

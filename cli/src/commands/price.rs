@@ -1,0 +1,359 @@
+//! `runwhere price`: from the server if one is configured, else from the prices in this program.
+
+use serde_json::{Value, json};
+
+use super::describe::{original, yuan};
+use super::dispatch::block_on;
+use super::ids::Ceiling;
+use crate::api::{Client, Repeat, View, query_value};
+use crate::args::{PriceListArgs, PriceRecommendArgs};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::printer::Printer;
+use crate::seams::prices;
+use crate::seams::task::{Task, Wanted};
+use crate::settings::Settings;
+use crate::table;
+use crate::texts::{self, Text};
+
+const QUOTE: &str = "/api/v1/comparison/quote";
+const OFFERS: u32 = 20;
+const PAGE: u32 = 200;
+/// Prices older than this are said to be old.
+const STALE_SECONDS: i64 = 1800;
+
+/// Shows the price range of each model.
+pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
+    let answer = match client(settings, printer) {
+        Some(client) => block_on(async { Ok(client.get("/api/v1/comparison/summary").await?) })?,
+        None => bundled(printer, prices::summary)?,
+    };
+    let view = View(&answer);
+    let items = view.list("items");
+    if items.is_empty() {
+        nothing(printer);
+    } else {
+        let header = [
+            texts::price_model(),
+            texts::price_memory(),
+            texts::price_lowest(),
+            texts::price_highest(),
+            texts::price_providers(),
+            texts::price_offers(),
+            texts::price_has_spot(),
+        ];
+        let rows: Vec<_> = items
+            .iter()
+            .map(|item| {
+                let item = View(item);
+                let text = |key: &str| item.text(key).unwrap_or_else(|| "-".to_owned());
+                let price = |key: &str| item.decimal(key).map_or_else(|| "-".to_owned(), yuan);
+                let memory = item
+                    .text("gpu_memory_gb")
+                    .map_or_else(|| "-".to_owned(), |gb| format!("{gb} GB"));
+                let spot = yes_or_no(item.flag("has_spot"), printer);
+                vec![
+                    text("gpu_model"),
+                    memory,
+                    price("min_hourly_price"),
+                    price("max_hourly_price"),
+                    text("provider_count"),
+                    text("offer_count"),
+                    spot,
+                ]
+            })
+            .collect();
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+    }
+    warn_if_stale(view, printer);
+    if printer.is_json() {
+        let gpu = |item: &Value| {
+            let item = View(item);
+            json!({
+                "gpu_type": item.get("gpu_model"),
+                "memory_gb": item.get("gpu_memory_gb"),
+                "min_price": item.get("min_hourly_price"),
+                "max_price": item.get("max_hourly_price"),
+                "provider_count": item.get("provider_count"),
+                "sku_count": item.get("offer_count"),
+                "has_spot": item.get("has_spot"),
+            })
+        };
+        let gpus: Vec<_> = items.iter().map(gpu).collect();
+        printer.json(&json!({
+            "gpus": gpus,
+            "last_updated": view.get("last_updated"),
+            "staleness_seconds": view.get("staleness_seconds"),
+        }));
+    }
+    Ok(())
+}
+
+/// Lists offers.
+pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let mut query = vec![("is_active", "true".to_owned())];
+    if let Some(gpu) = &args.gpu_type {
+        query.push(("gpu_model", gpu.clone()));
+    }
+    if let Some(provider) = &args.provider {
+        query.push(("provider", provider.clone()));
+    }
+    if let Some(billing) = args.billing_model {
+        query.push(("billing_model", billing.as_str().to_owned()));
+    }
+    let wanted = if args.all { u32::MAX } else { args.limit.unwrap_or(OFFERS) };
+    let client = client(settings, printer);
+    if client.is_none() {
+        printer.note(&texts::price_bundled());
+    }
+    let (items, total) = pages(wanted, |limit, offset| {
+        let mut query = query.clone();
+        query.push(("limit", limit.to_string()));
+        query.push(("offset", offset.to_string()));
+        match &client {
+            Some(client) => {
+                let pair = |(key, value): &(&str, String)| format!("{key}={}", query_value(value));
+                let path = format!(
+                    "/api/v1/offers?{}",
+                    query.iter().map(pair).collect::<Vec<_>>().join("&")
+                );
+                block_on(async { Ok(client.get(&path).await?) })
+            }
+            None => prices::offers(&query),
+        }
+    })?;
+    if items.is_empty() {
+        nothing(printer);
+    } else {
+        let header = [
+            texts::price_sku_key(),
+            texts::price_code(),
+            texts::price_provider(),
+            texts::price_region(),
+            texts::price_gpu(),
+            texts::price_billing(),
+            texts::price_original(),
+            texts::price_cny(),
+            texts::price_launchable(),
+        ];
+        let rows: Vec<_> = items.iter().map(|offer| offer_row(View(offer), printer)).collect();
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+        if (items.len() as u64) < total {
+            printer.note(&texts::price_more(items.len(), total));
+        }
+    }
+    printer.json(&json!({"offers": items, "total": total}));
+    Ok(())
+}
+
+/// Collects pages until `wanted` offers, or all, are there.
+fn pages(
+    wanted: u32,
+    mut page: impl FnMut(u32, u32) -> Outcome<Value>,
+) -> Outcome<(Vec<Value>, u64)> {
+    let mut items: Vec<Value> = Vec::new();
+    loop {
+        let have = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        let answer = page(wanted.saturating_sub(have).min(PAGE), have)?;
+        let view = View(&answer);
+        let got = view.list("items");
+        items.extend_from_slice(got);
+        let total = view
+            .integer("total")
+            .and_then(|total| u64::try_from(total).ok())
+            .unwrap_or(items.len() as u64);
+        if got.is_empty() || items.len() as u64 >= total || items.len() as u64 >= u64::from(wanted)
+        {
+            items.truncate(wanted as usize);
+            return Ok((items, total));
+        }
+    }
+}
+
+fn offer_row(offer: View<'_>, printer: &Printer) -> Vec<String> {
+    let text = |key: &str| offer.text(key).unwrap_or_else(|| "-".to_owned());
+    let cny = offer.decimal("hourly_price").map(yuan);
+    let cny = cny.unwrap_or_else(|| texts::unknown().get(printer.lang()).to_owned());
+    let model = offer.first_text(&["gpu_type", "gpu_model"]);
+    let gpu = match (offer.text("gpu_count"), model) {
+        (Some(count), Some(model)) => format!("{count}×{model}"),
+        (None, Some(model)) => model,
+        _ => "-".to_owned(),
+    };
+    vec![
+        text("offer_key"),
+        text("offer_code"),
+        text("provider"),
+        text("region"),
+        gpu,
+        text("billing_model"),
+        original(offer).unwrap_or_else(|| "-".to_owned()),
+        cny,
+        yes_or_no(offer.flag("launchable"), printer),
+    ]
+}
+
+/// Recommends offers for a task file.
+pub(super) fn recommend(
+    args: &PriceRecommendArgs,
+    settings: &Settings,
+    printer: &Printer,
+) -> Outcome {
+    let task = Task::read(&args.file)?;
+    let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
+    let quote = quote_of(&task, ceiling.as_ref(), args.top, !args.no_spot);
+    let answer = match client(settings, printer) {
+        Some(client) => block_on(ask(&client, &quote))?,
+        None => bundled(printer, || prices::quote(&quote))?,
+    };
+    let recommendations = View(&answer).list("recommendations");
+    if recommendations.is_empty() {
+        return Err(match &ceiling {
+            Some(ceiling) => none_within(ceiling),
+            None => Failure::other("no_offer", texts::price_no_match())
+                .hint(texts::gpu_unresolvable_hint()),
+        });
+    }
+    show_recommendations(&answer, &task, printer);
+    if let Some(key) =
+        View(&recommendations[0]).at("offer").and_then(|offer| offer.text("offer_key"))
+    {
+        printer.out(&texts::price_write_back(key));
+    }
+    printer.json(&answer);
+    Ok(())
+}
+
+/// Draws recommendations; also a part of `run`.
+pub(super) fn show_recommendations(answer: &Value, task: &Task, printer: &Printer) {
+    printer.out(&texts::price_recommendation(task.gpu_type().unwrap_or("GPU"), task.gpu_count()));
+    let header = [
+        texts::price_rank(),
+        texts::price_sku_key(),
+        texts::price_code(),
+        texts::price_billing(),
+        texts::price_original(),
+        texts::price_cny(),
+        texts::price_launchable(),
+        texts::price_reason(),
+    ];
+    let mut rates = Vec::new();
+    let rows: Vec<_> = View(answer)
+        .list("recommendations")
+        .iter()
+        .enumerate()
+        .map(|(place, row)| {
+            let row = View(row);
+            let nothing = json!({});
+            let offer = row.at("offer").unwrap_or(View(&nothing));
+            rates.extend(rate(offer));
+            let cells = offer_row(offer, printer);
+            let reason = row.first_text(&["reason", "tag"]).unwrap_or_else(|| "-".to_owned());
+            let rank = row.text("rank").unwrap_or_else(|| (place + 1).to_string());
+            let mut cells = cells.into_iter();
+            let mut take = |skip: usize| cells.nth(skip).unwrap_or_default();
+            // key, code, billing, original, cny, launchable
+            vec![rank, take(0), take(0), take(3), take(0), take(0), take(0), reason]
+        })
+        .collect();
+    printer.plain(&table::draw(&words(&header, printer), &rows));
+    rates.sort();
+    rates.dedup();
+    for [currency, rate, date, source] in rates {
+        printer.out(&texts::price_rate(rate, currency, date, source));
+    }
+}
+
+/// The dated rate that an offer was converted with.
+fn rate(offer: View<'_>) -> Option<[String; 4]> {
+    let currency = offer.text("currency").filter(|currency| currency != "CNY")?;
+    let field = |key: &str| offer.text(key).unwrap_or_else(|| "-".to_owned());
+    Some([currency, offer.text("fx_rate")?, field("fx_date"), field("fx_source")])
+}
+
+/// The body of a quote for a task.
+pub(super) fn quote_of(task: &Task, ceiling: Option<&Ceiling>, top: u32, spot: bool) -> Value {
+    let mut body = json!({
+        "gpu_count": task.gpu_count(),
+        "task_type": task.kind(),
+        "spot_allowed": spot,
+        "top_n": top,
+    });
+    match (task.wanted(), task.gpu_type()) {
+        (_, Some(gpu)) => body["gpu_model"] = json!(gpu),
+        (Wanted::Key(key), None) => body["offer_key"] = json!(key),
+        (Wanted::Code(code), None) => body["gpu_offer"] = json!(code),
+        (_, None) => {}
+    }
+    if let Some(ceiling) = ceiling {
+        body["max_hourly_price"] = json!(ceiling.amount.to_string());
+        body["max_price_currency"] = json!(ceiling.currency);
+    }
+    body
+}
+
+/// Asks the server for a quote. Reading prices is harmless to repeat.
+pub(super) async fn ask(client: &Client, quote: &Value) -> Outcome<Value> {
+    Ok(client.post(QUOTE, Some(quote), Repeat::Safe).await?)
+}
+
+/// Nothing is cheap enough.
+pub(super) fn none_within(ceiling: &Ceiling) -> Failure {
+    Failure::new(Exit::Other, "no_offer_within_price", texts::price_none_within(ceiling))
+        .hint(texts::price_none_within_hint())
+        .detail("max_price", ceiling.amount.to_string())
+        .detail("currency", ceiling.currency.clone())
+}
+
+fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
+    let endpoint = settings.endpoint()?.clone();
+    // List prices need no token; account prices come with one.
+    Some(Client::new(settings, printer, endpoint, settings.token().cloned()))
+}
+
+fn bundled(printer: &Printer, read: impl FnOnce() -> Outcome<Value>) -> Outcome<Value> {
+    printer.note(&texts::price_bundled());
+    read()
+}
+
+fn nothing(printer: &Printer) {
+    printer.out(&texts::price_nothing());
+    printer.note(&texts::price_nothing_hint());
+}
+
+fn warn_if_stale(view: View<'_>, printer: &Printer) {
+    if let Some(seconds) =
+        view.integer("staleness_seconds").filter(|seconds| *seconds > STALE_SECONDS)
+    {
+        printer.warn(&texts::price_stale(seconds / 60));
+    }
+}
+
+fn yes_or_no(flag: Option<bool>, printer: &Printer) -> String {
+    let text = if flag == Some(true) { texts::price_yes() } else { texts::price_no() };
+    text.get(printer.lang()).to_owned()
+}
+
+fn words(header: &[Text], printer: &Printer) -> Vec<String> {
+    header.iter().map(|text| text.get(printer.lang()).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_end_with_the_last_offer_whatever_the_server_says() {
+        let all: Vec<_> = (0..450).map(|n| json!({"offer_key": n.to_string()})).collect();
+        let serve = |limit: u32, offset: u32| {
+            let items: Vec<_> =
+                all.iter().skip(offset as usize).take(limit as usize).cloned().collect();
+            Ok(json!({"items": items, "total": all.len()}))
+        };
+        let (items, total) = pages(u32::MAX, serve).unwrap();
+        assert_eq!((items.len(), total), (450, 450));
+        let (items, total) = pages(20, serve).unwrap();
+        assert_eq!((items.len(), total), (20, 450));
+        let (items, _) = pages(u32::MAX, |_, _| Ok(json!({"items": [], "total": 9}))).unwrap();
+        assert!(items.is_empty());
+    }
+}

@@ -1,0 +1,235 @@
+//! `runwhere run`: compare prices, sync, submit, follow, cost, confirmed release.
+
+mod interrupts;
+mod release;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+pub(super) use interrupts::{Interrupt, Interrupts};
+use release::{Release, left_behind, wait_for_release};
+
+use super::ids::Ceiling;
+use super::submit::{self, Order};
+use super::{describe, price, sync};
+use crate::api::{ApiError, Client, View};
+use crate::args::RunArgs;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::follow::Follower;
+use crate::printer::Printer;
+use crate::seams::broker::{self, Running, ServeOptions};
+use crate::seams::task::Task;
+use crate::settings::Settings;
+use crate::texts;
+
+const RECOMMENDED: u32 = 5;
+
+/// Runs a task from prices to the confirmed release.
+pub(super) async fn run(args: &RunArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let task = Task::read(&args.file)?;
+    task.require_gpu()?;
+    let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
+    // From here on a signal is an event, so that no machine is ever left behind by one.
+    let mut interrupts = Interrupts::new()?;
+    submit::explain(&task, settings, printer);
+    let server = Server::find(args, settings, printer).await?;
+    let run = Run {
+        task: &task,
+        ceiling: ceiling.as_ref(),
+        yes: args.yes,
+        settings: &server.settings,
+        printer,
+        embedded: server.embedded.as_ref().map(|(_, data_dir)| data_dir.clone()),
+    };
+    let outcome = run.whole(&mut interrupts).await;
+    let closed = server.close().await;
+    outcome.and(closed)
+}
+
+/// The configured server, or the one in this process.
+struct Server {
+    settings: Settings,
+    embedded: Option<(Running, PathBuf)>,
+}
+
+impl Server {
+    async fn find(args: &RunArgs, settings: &Settings, printer: &Printer) -> Outcome<Self> {
+        if settings.endpoint().is_some() && !args.try_locally {
+            settings.login()?;
+            return Ok(Self { settings: settings.clone(), embedded: None });
+        }
+        let data_dir = args.data_dir.clone().unwrap_or_else(|| settings.home.join("server"));
+        let options = ServeOptions {
+            listen: Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
+            data_dir: data_dir.clone(),
+            public_url: None,
+            tls: None,
+            try_locally: args.try_locally,
+            allow_local_exec: false,
+            verbose: settings.verbose,
+        };
+        let running = broker::start(options).await?;
+        printer.note(&texts::run_embedded());
+        if args.try_locally {
+            printer.warn(&texts::run_pretended());
+        }
+        let settings = settings.with_login(running.endpoint.clone(), running.token.clone());
+        Ok(Self { settings, embedded: Some((running, data_dir)) })
+    }
+
+    async fn close(self) -> Outcome {
+        match self.embedded {
+            Some((running, _)) => running.until(std::future::ready(())).await,
+            None => Ok(()),
+        }
+    }
+}
+
+struct Run<'a> {
+    task: &'a Task,
+    ceiling: Option<&'a Ceiling>,
+    yes: bool,
+    settings: &'a Settings,
+    printer: &'a Printer,
+    /// Data folder of the embedded server.
+    embedded: Option<PathBuf>,
+}
+
+impl Run<'_> {
+    async fn whole(&self, interrupts: &mut Interrupts) -> Outcome {
+        let client = Client::logged_in(self.settings, self.printer)?;
+        // Nothing is rented yet: an interruption may simply end this.
+        tokio::select! {
+            prepared = self.prepare(&client) => prepared?,
+            _ = interrupts.next() => {
+                self.printer.note(&texts::nothing_left_behind());
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+        }
+        let (submitted, mut asked) = self.submit(&client, interrupts).await?;
+        let id = submit::job_id(&submitted)?;
+        submit::announce(View(&submitted), self.printer);
+        let end = self.follow(&client, &id, &mut asked, interrupts).await;
+        if let Err(failure) = end {
+            let leave = Failure::silent(failure.exit);
+            self.say_left_behind(&client, &id).await;
+            return Err(if failure.silent { leave } else { failure });
+        }
+        let job = match wait_for_release(&client, &id, self.printer, interrupts, &mut asked).await?
+        {
+            Release::Confirmed(job) => job,
+            Release::Left => {
+                self.say_left_behind(&client, &id).await;
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+        };
+        self.result(View(&job));
+        let concluded = submit::conclude(View(&job), self.task.name(), self.printer);
+        match concluded {
+            // The user asked for the stop: that is an interruption, not a failure of the job.
+            Err(failure) if asked && failure.code == "job_stopped" => {
+                Err(failure.exit(Exit::Interrupted))
+            }
+            other => other,
+        }
+    }
+
+    async fn prepare(&self, client: &Client) -> Outcome {
+        let quote = price::quote_of(self.task, self.ceiling, RECOMMENDED, true);
+        let answer = price::ask(client, &quote).await?;
+        if View(&answer).list("recommendations").is_empty() {
+            if let Some(ceiling) = self.ceiling {
+                return Err(price::none_within(ceiling));
+            }
+        } else {
+            price::show_recommendations(&answer, self.task, self.printer);
+        }
+        let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
+        self.printer.json(&sync::report(&pushed));
+        Ok(())
+    }
+
+    /// Submits. Once the request is out it is waited for, interrupted or not: only then the job can be stopped by its id.
+    async fn submit(&self, client: &Client, interrupts: &mut Interrupts) -> Outcome<(Value, bool)> {
+        let key = uuid::Uuid::new_v4().to_string();
+        let order =
+            Order { task: self.task, ceiling: self.ceiling, key: &key, accept_overage: false };
+        let placing = order.place(client, self.settings, self.printer);
+        tokio::pin!(placing);
+        let mut asked = false;
+        loop {
+            tokio::select! {
+                submitted = &mut placing => return Ok((submitted?, asked)),
+                signal = interrupts.next() => {
+                    if asked && signal == Interrupt::Asked {
+                        let lost = Failure::new(Exit::Interrupted, "interrupted", texts::interrupted());
+                        return Err(lost.hint(texts::submit_lost(&key)));
+                    }
+                    asked = true;
+                    self.printer.note(&texts::stopping_now());
+                }
+            }
+        }
+    }
+
+    /// Follows to the end. The first interruption stops the job, the second leaves.
+    async fn follow(
+        &self,
+        client: &Client,
+        id: &str,
+        asked: &mut bool,
+        interrupts: &mut Interrupts,
+    ) -> Outcome {
+        let mut follower = Follower::new(client, id, self.printer);
+        let follow = follower.run_to_end();
+        tokio::pin!(follow);
+        let stopping = release::stop(client, id, self.printer);
+        tokio::pin!(stopping);
+        let mut stopped = false;
+        loop {
+            tokio::select! {
+                ended = &mut follow => return ended.map(drop),
+                result = &mut stopping, if *asked && !stopped => {
+                    result?;
+                    stopped = true;
+                }
+                signal = interrupts.next() => {
+                    if *asked && signal == Interrupt::Asked {
+                        return Err(Failure::silent(Exit::Interrupted));
+                    }
+                    if !*asked {
+                        self.printer.note(&texts::stopping_now());
+                    }
+                    *asked = true;
+                }
+            }
+        }
+    }
+
+    fn result(&self, job: View<'_>) {
+        let dash = || "-".to_owned();
+        let duration = job.integer("elapsed_seconds").map_or_else(dash, super::get::elapsed);
+        self.printer.out(&texts::result_duration(duration));
+        self.printer.out(&texts::result_billed(job.text("billed_seconds").unwrap_or_else(dash)));
+        let cost = describe::cost(job)
+            .unwrap_or_else(|| texts::unknown().get(self.printer.lang()).to_owned());
+        let exact = job.text("cost_exact").map(|exact| format!("{cost} ({exact} CNY)"));
+        self.printer.out(&texts::result_cost(exact.unwrap_or(cost)));
+        let cleanup = describe::cleanup(job).unwrap_or_else(texts::cleanup_open);
+        self.printer.out(&texts::result_cleanup(cleanup.get(self.printer.lang())));
+        self.printer.json(&json!({"job": job.0}));
+    }
+
+    async fn say_left_behind(&self, client: &Client, id: &str) {
+        // Asked for once, briefly: the user wants to leave.
+        let known =
+            tokio::time::timeout(std::time::Duration::from_secs(2), describe::fetch(client, id))
+                .await;
+        let job = known
+            .ok()
+            .and_then(|answer: Result<Value, ApiError>| answer.ok())
+            .unwrap_or(Value::Null);
+        left_behind(View(&job), id, self.embedded.as_deref(), self.printer);
+    }
+}

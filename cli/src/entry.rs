@@ -1,0 +1,90 @@
+//! From the process's arguments to its exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::args::{Cli, Command};
+use crate::commands;
+use crate::failure::{Exit, Failure};
+use crate::printer::Printer;
+use crate::settings::{Env, Settings, early_lang};
+use crate::texts;
+
+/// Runs the `runwhere` command.
+#[must_use]
+pub fn runwhere(arguments: Vec<OsString>) -> ExitCode {
+    let env = Env::of_process();
+    let lang = early_lang(&arguments, &env);
+    let wants_json = arguments.iter().any(|word| word == "--json");
+    let early = Printer::new(lang, wants_json, 0);
+    let parser = texts::translate(Cli::command(), lang);
+    let parsed =
+        parser.try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error, &early),
+    };
+    let (printer, outcome) = run(cli, &env, early);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            printer.failure(&failure);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// Runs the `el` command.
+#[must_use]
+pub fn el() -> ExitCode {
+    let lang = early_lang(&[], &Env::of_process());
+    let failure = Failure::usage("not_served_yet", texts::el_not_yet());
+    Printer::new(lang, false, 0).failure(&failure);
+    ExitCode::from(Exit::Usage as u8)
+}
+
+fn run(cli: Cli, env: &Env, early: Printer) -> (Printer, Result<(), Failure>) {
+    // These need no settings: they must work with a damaged configuration file, and on nodes.
+    let command = match cli.command {
+        Command::Version => return (early.clone(), commands::version(&early)),
+        Command::Completions(args) => return (early.clone(), commands::completions(&args, &early)),
+        Command::Agent(args) => return (early, commands::agent(&args)),
+        Command::AgentExec(args) => return (early, commands::agent_exec(&args)),
+        command => command,
+    };
+    match Settings::resolve(&cli.global.into(), env) {
+        Ok(settings) => {
+            let printer = Printer::new(settings.lang, settings.json, settings.verbose);
+            let outcome = commands::dispatch(command, &settings, &printer);
+            (printer, outcome)
+        }
+        Err(failure) => (early, Err(failure)),
+    }
+}
+
+fn refused(error: &clap::Error, printer: &Printer) -> ExitCode {
+    let shown = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            printer.raw(shown.as_bytes());
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes());
+            ExitCode::from(Exit::Usage as u8)
+        }
+        _ if printer.is_json() => {
+            let message = shown.lines().next().unwrap_or_default();
+            let message = message.strip_prefix("error: ").unwrap_or(message);
+            printer.failure(&Failure::usage("usage", texts::Text::same(message)));
+            ExitCode::from(Exit::Usage as u8)
+        }
+        _ => {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes());
+            ExitCode::from(Exit::Usage as u8)
+        }
+    }
+}

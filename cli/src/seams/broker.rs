@@ -1,0 +1,115 @@
+//! The server in this process.
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+use crate::settings::{Endpoint, Token};
+use crate::texts;
+
+/// How to run the server.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen; `None` for the default.
+    pub listen: Option<std::net::SocketAddr>,
+    /// Its data folder.
+    pub data_dir: PathBuf,
+    /// How others reach it.
+    pub public_url: Option<String>,
+    /// Certificate and key files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The local machine pretends to have GPUs.
+    pub try_locally: bool,
+    /// Jobs may run here although others can reach the server.
+    pub allow_local_exec: bool,
+    /// How much diagnostics.
+    pub verbose: u8,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Running {
+    /// Its address.
+    pub endpoint: Endpoint,
+    /// The token that the first start wrote, if this is the first start.
+    pub first_token: Option<Token>,
+    /// A token for this process only.
+    pub token: Token,
+}
+
+/// A token that was just made.
+#[derive(Debug)]
+pub struct MadeToken {
+    /// Its id.
+    pub id: String,
+    /// The secret, shown once.
+    pub token: Token,
+}
+
+/// A token as it is listed.
+#[derive(Clone, Debug)]
+pub struct TokenRow {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its permissions.
+    pub scopes: Vec<String>,
+    /// When it was made.
+    pub created_at: String,
+    /// When it ends.
+    pub expires_at: Option<String>,
+    /// When it was revoked.
+    pub revoked_at: Option<String>,
+}
+
+/// Starts the server.
+///
+/// # Errors
+/// Exit code 1 with its reason.
+pub async fn start(_options: ServeOptions) -> Outcome<Running> {
+    Err(missing("serve"))
+}
+
+impl Running {
+    /// Waits until the server ends by itself or `stop` completes, then closes it down.
+    ///
+    /// # Errors
+    /// Exit code 1 with its reason.
+    pub async fn until(self, stop: impl Future<Output = ()>) -> Outcome {
+        stop.await;
+        Ok(())
+    }
+}
+
+/// Makes a token in the data folder `dir`.
+///
+/// # Errors
+/// Exit code 1 when that is no data folder, 2 for a wrong scope or time.
+pub fn create_token(
+    _dir: &Path,
+    _name: Option<&str>,
+    _scopes: &[String],
+    _expires_in: Option<&str>,
+) -> Outcome<MadeToken> {
+    Err(missing("token"))
+}
+
+/// Lists the tokens in the data folder `dir`.
+///
+/// # Errors
+/// Exit code 1 when that is no data folder.
+pub fn list_tokens(_dir: &Path) -> Outcome<Vec<TokenRow>> {
+    Err(missing("token"))
+}
+
+/// Revokes a token in the data folder `dir`.
+///
+/// # Errors
+/// Exit code 1 when there is no such token or data folder.
+pub fn revoke_token(_dir: &Path, _id: &str) -> Outcome {
+    Err(missing("token"))
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::other("not_in_this_build", texts::not_in_this_build(what))
+}

@@ -1,0 +1,6 @@
+//! Where the other packages plug in: each of these modules is the only one that knows its package.
+
+pub mod agent;
+pub mod broker;
+pub mod prices;
+pub mod task;

@@ -1,0 +1,436 @@
+//! The texts of help pages.
+
+use super::Lang;
+
+/// One row of the help table.
+#[derive(Debug)]
+pub struct HelpEntry {
+    /// Command words, then `--option` or `<argument>` (by its id); empty for the whole program.
+    pub path: &'static str,
+    /// Chinese text.
+    pub zh: &'static str,
+    /// English text.
+    pub en: &'static str,
+    /// Examples, command lines only.
+    pub examples: &'static str,
+}
+
+const fn row(path: &'static str, zh: &'static str, en: &'static str) -> HelpEntry {
+    HelpEntry { path, zh, en, examples: "" }
+}
+
+const fn with(
+    path: &'static str,
+    zh: &'static str,
+    en: &'static str,
+    examples: &'static str,
+) -> HelpEntry {
+    HelpEntry { path, zh, en, examples }
+}
+
+/// The help table: every visible command and argument has a row.
+pub const HELP: &[HelpEntry] = &[
+    with(
+        "",
+        "在最便宜的地方运行 GPU 任务，并证明花了多少钱",
+        "Run GPU work where it is cheapest, and prove what it cost",
+        "runwhere run -f train.yaml --try-locally\nrunwhere price list --gpu-type a100-80g\nrunwhere submit -f train.yaml",
+    ),
+    row(
+        "--json",
+        "输出 JSON（错误也是，写到标准错误）",
+        "Print JSON (errors too, on standard error)",
+    ),
+    row("--explain", "说明默认值和选择的理由", "Explain defaults and choices"),
+    row("--lang", "界面语言", "Language of texts"),
+    row(
+        "--endpoint",
+        "服务器地址（优先于 RUNW_ENDPOINT 和配置文件）",
+        "Server address (wins over RUNW_ENDPOINT and the configuration file)",
+    ),
+    row("--verbose", "更多诊断信息（可重复）", "More diagnostics (repeatable)"),
+    row("--help", "显示帮助", "Print help"),
+    row("--version", "显示版本", "Print the version"),
+    with(
+        "run",
+        "一次完成：比价、同步、提交、跟随、结算、确认释放",
+        "All in one: compare prices, sync, submit, follow, cost, confirmed release",
+        "runwhere run -f train.yaml\nrunwhere run -f train.yaml --try-locally\nrunwhere run -f train.yaml --max-price '50 CNY'",
+    ),
+    row("run --file", "任务 YAML 文件", "Task YAML file"),
+    row(
+        "run --try-locally",
+        "让本机假装拥有所需 GPU（仅供试用）",
+        "Let this machine pretend to have the wanted GPUs (to try it out)",
+    ),
+    row(
+        "run --max-price",
+        "每小时最高价，例如 50 或 \"7 USD\"（不写货币为 CNY）",
+        "Highest price per hour, such as 50 or \"7 USD\" (CNY without a currency)",
+    ),
+    row("run --data-dir", "内置服务的数据目录", "Data folder of the embedded server"),
+    row("run --yes", "不再询问", "Ask nothing"),
+    with(
+        "sync",
+        "上传变化的文件，准备环境",
+        "Upload changed files and prepare the environment",
+        "runwhere sync -f train.yaml\nrunwhere sync -f train.yaml --dry-run\nrunwhere sync -f train.yaml --status",
+    ),
+    row("sync --file", "任务 YAML 文件", "Task YAML file"),
+    row("sync --status", "只查看最近一次同步状态", "Only show the state of the latest sync"),
+    row("sync --dry-run", "只列出会同步的文件，不上传", "Only list the files that would be synced"),
+    row("sync --yes", "文件很多或很大时不再询问", "Do not ask about many or large files"),
+    with(
+        "submit",
+        "提交任务并跟随实时事件",
+        "Submit a task and follow its events",
+        "runwhere submit -f train.yaml\nrunwhere --json submit -f train.yaml\nrunwhere submit -f train.yaml --max-price 50 --no-follow",
+    ),
+    row("submit --file", "任务 YAML 文件", "Task YAML file"),
+    row(
+        "submit --max-price",
+        "每小时最高价，例如 50 或 \"7 USD\"（不写货币为 CNY）",
+        "Highest price per hour, such as 50 or \"7 USD\" (CNY without a currency)",
+    ),
+    row(
+        "submit --idempotency-key",
+        "幂等键：同一个键只会创建一个任务",
+        "Idempotency key: one key makes one job",
+    ),
+    row("submit --no-follow", "提交后立即返回", "Return right after submitting"),
+    row("submit --accept-overage", "接受超出配额的费用", "Accept the price beyond the quota"),
+    with(
+        "logs",
+        "查看日志",
+        "Show logs",
+        "runwhere logs llama-finetune\nrunwhere logs llama-finetune -f\nrunwhere logs llama-finetune --tail 500",
+    ),
+    row("logs <name>", "任务名或 ID", "Job name or id"),
+    row(
+        "logs --follow",
+        "实时跟随，断线后无缝续接",
+        "Follow live; resumes without gaps after a lost connection",
+    ),
+    row(
+        "logs --tail",
+        "最近 N 行（1 到 5000，默认 200）",
+        "The last N lines (1 to 5000, default 200)",
+    ),
+    with(
+        "get",
+        "列出任务或用量",
+        "List jobs or usage",
+        "runwhere get jobs --status running\nrunwhere get usage --from 2026-07-01",
+    ),
+    with(
+        "get jobs",
+        "列出任务",
+        "List jobs",
+        "runwhere get jobs\nrunwhere get jobs --status running\nrunwhere get jobs --kind Training --limit 50",
+    ),
+    row("get jobs --status", "按状态筛选", "Only jobs in this state"),
+    row(
+        "get jobs --kind",
+        "按类型筛选：Training、Inference、Notebook",
+        "Only jobs of this kind: Training, Inference, Notebook",
+    ),
+    row("get jobs --limit", "最多 N 条，最新的在前", "At most N jobs, newest first"),
+    row("get jobs --all", "逐页取出全部", "All jobs, page by page"),
+    with(
+        "get usage",
+        "查看用量与费用",
+        "Show usage and cost",
+        "runwhere get usage --from 2026-07-01 --to 2026-07-31",
+    ),
+    row("get usage --from", "起始日期", "First day"),
+    row("get usage --to", "结束日期", "Last day"),
+    with("describe", "查看详情", "Show details", "runwhere describe job llama-finetune"),
+    with(
+        "describe job",
+        "查看任务详情",
+        "Show a job",
+        "runwhere describe job llama-finetune\nrunwhere --json describe job job-efa79e36",
+    ),
+    row("describe job <name>", "任务名或 ID", "Job name or id"),
+    with(
+        "stop",
+        "停止任务并释放 GPU",
+        "Stop a job and release its GPUs",
+        "runwhere stop job llama-finetune",
+    ),
+    with(
+        "stop job",
+        "停止任务并释放 GPU",
+        "Stop a job and release its GPUs",
+        "runwhere stop job llama-finetune",
+    ),
+    row("stop job <name>", "任务名或 ID", "Job name or id"),
+    with(
+        "resume",
+        "恢复已停止的任务",
+        "Resume a stopped job",
+        "runwhere resume llama-finetune\nrunwhere resume llama-finetune --from-step 12000",
+    ),
+    row("resume <name>", "任务名或 ID", "Job name or id"),
+    row(
+        "resume --from-step",
+        "从第 N 步继续，以 RUNW_RESUME_FROM_STEP 传给程序",
+        "Continue from step N, handed to the program as RUNW_RESUME_FROM_STEP",
+    ),
+    with("delete", "删除任务记录", "Delete a job's record", "runwhere delete job llama-finetune"),
+    with(
+        "delete job",
+        "删除任务记录",
+        "Delete a job's record",
+        "runwhere delete job llama-finetune\nrunwhere delete job llama-finetune --force",
+    ),
+    row("delete job <name>", "任务名或 ID", "Job name or id"),
+    row("delete job --force", "仍在运行时先停止再删除", "Stop it first if it still runs"),
+    with(
+        "price",
+        "比价",
+        "Compare prices",
+        "runwhere price summary\nrunwhere price list --gpu-type a100-80g\nrunwhere price recommend -f train.yaml",
+    ),
+    with(
+        "price summary",
+        "各 GPU 型号的价格范围",
+        "Price range of each GPU model",
+        "runwhere price summary",
+    ),
+    with(
+        "price list",
+        "列出 Offer",
+        "List offers",
+        "runwhere price list --gpu-type a100-80g\nrunwhere price list --provider aliyun --billing-model on_demand --all",
+    ),
+    row("price list --gpu-type", "GPU 型号", "GPU model"),
+    row("price list --provider", "平台", "Provider"),
+    row("price list --billing-model", "计费方式", "Billing model"),
+    row("price list --limit", "最多 N 条（默认 20）", "At most N offers (default 20)"),
+    row("price list --all", "全部列出", "All offers"),
+    with(
+        "price recommend",
+        "为任务 YAML 推荐 Offer",
+        "Recommend offers for a task YAML",
+        "runwhere price recommend -f train.yaml\nrunwhere price recommend -f train.yaml --max-price 50 --top 3 --no-spot",
+    ),
+    row("price recommend --file", "任务 YAML 文件", "Task YAML file"),
+    row(
+        "price recommend --max-price",
+        "每小时最高价，例如 50 或 \"7 USD\"（不写货币为 CNY）",
+        "Highest price per hour, such as 50 or \"7 USD\" (CNY without a currency)",
+    ),
+    row("price recommend --top", "推荐条数", "How many to recommend"),
+    row("price recommend --spot", "包含抢占式实例（默认）", "Include spot offers (the default)"),
+    row("price recommend --no-spot", "不含抢占式实例", "Leave out spot offers"),
+    with(
+        "login",
+        "登录服务器",
+        "Log in to a server",
+        "runwhere login --endpoint http://127.0.0.1:8080\nrunwhere login --endpoint https://gpu.example.com < token.txt",
+    ),
+    row(
+        "login --token-stdin",
+        "从标准输入读取 Token，不提示",
+        "Read the token from standard input, without a prompt",
+    ),
+    with("whoami", "查看当前登录", "Show the current login", "runwhere whoami"),
+    with("logout", "删除本机保存的 Token", "Remove the stored token", "runwhere logout"),
+    with(
+        "serve",
+        "启动服务器",
+        "Run the server",
+        "runwhere serve\nrunwhere serve --try-locally\nrunwhere serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --public-url https://gpu.example.com",
+    ),
+    row(
+        "serve --listen",
+        "监听地址（默认 127.0.0.1:8080）",
+        "Address to listen on (default 127.0.0.1:8080)",
+    ),
+    row(
+        "serve --data-dir",
+        "数据目录（默认 ~/.runwhere/server）",
+        "Data folder (default ~/.runwhere/server)",
+    ),
+    row(
+        "serve --public-url",
+        "节点和客户端访问本服务器的地址",
+        "Address by which nodes and clients reach this server",
+    ),
+    row("serve --tls-cert", "TLS 证书（PEM）", "TLS certificate (PEM)"),
+    row("serve --tls-key", "TLS 私钥（PEM）", "TLS private key (PEM)"),
+    row(
+        "serve --try-locally",
+        "让本机假装拥有所需 GPU（仅供试用）",
+        "Let this machine pretend to have the wanted GPUs (to try it out)",
+    ),
+    row(
+        "serve --allow-local-exec",
+        "监听本机以外的地址时仍允许在本机运行任务",
+        "Allow jobs on this machine although the server listens beyond it",
+    ),
+    with(
+        "token",
+        "管理服务器的 Token",
+        "Manage the server's tokens",
+        "runwhere token create --name ci\nrunwhere token list",
+    ),
+    with(
+        "token create",
+        "创建 Token，只显示一次",
+        "Create a token; it is shown once",
+        "runwhere token create --name ci\nrunwhere --json token create --name ci --scope training.run",
+    ),
+    row("token create --name", "备注名", "A name to remember it by"),
+    row(
+        "token create --scope",
+        "权限，可重复或用逗号分隔（默认全部）",
+        "Permissions, repeated or separated by commas (default: all)",
+    ),
+    row("token create --expires-in", "有效期，例如 30d", "Life time, such as 30d"),
+    row("token create --data-dir", "服务器的数据目录", "Data folder of the server"),
+    with(
+        "token list",
+        "列出 Token（不含密文）",
+        "List tokens (never the secret)",
+        "runwhere token list",
+    ),
+    row("token list --data-dir", "服务器的数据目录", "Data folder of the server"),
+    with("token revoke", "吊销 Token", "Revoke a token", "runwhere token revoke key-1a2b3c4d"),
+    row("token revoke <id>", "Token 的 ID", "Id of the token"),
+    row("token revoke --data-dir", "服务器的数据目录", "Data folder of the server"),
+    with("version", "显示版本", "Print the version", "runwhere version\nrunwhere --json version"),
+    with(
+        "completions",
+        "输出 shell 补全脚本",
+        "Print a shell completion script",
+        "runwhere completions bash > ~/.local/share/bash-completion/completions/runwhere",
+    ),
+    row("completions <shell>", "Shell 名称", "Name of the shell"),
+];
+
+/// Puts the texts of `lang` on `command` and everything below it.
+#[must_use]
+pub fn translate(command: clap::Command, lang: Lang) -> clap::Command {
+    let globals = HELP.iter().filter(|entry| entry.path.starts_with("--"));
+    let globals: Vec<_> = globals.collect();
+    below(command, "", &globals, lang)
+}
+
+fn below(
+    mut command: clap::Command,
+    path: &str,
+    globals: &[&HelpEntry],
+    lang: Lang,
+) -> clap::Command {
+    let text = |entry: &HelpEntry| match lang {
+        Lang::Zh => entry.zh,
+        Lang::En => entry.en,
+    };
+    let find = |path: &str| HELP.iter().find(|entry| entry.path == path);
+    if let Some(entry) = find(path) {
+        command = command.about(text(entry));
+        if !entry.examples.is_empty() {
+            let title = match lang {
+                Lang::Zh => "示例：",
+                Lang::En => "Examples:",
+            };
+            let lines = entry.examples.replace('\n', "\n  ");
+            command = command.after_help(format!("{title}\n  {lines}"));
+        }
+    }
+    if lang == Lang::Zh {
+        command = command
+            .subcommand_help_heading("命令")
+            .help_template("{about-with-newline}\n用法：{usage}\n\n{all-args}{after-help}");
+    }
+    command = command
+        .disable_help_flag(true)
+        .arg(clap::Arg::new("help").short('h').long("help").action(clap::ArgAction::Help));
+    if path.is_empty() {
+        command = command.disable_version_flag(true).arg(
+            clap::Arg::new("version").short('V').long("version").action(clap::ArgAction::Version),
+        );
+    }
+    command = command.mut_args(|argument| {
+        let heading = match (lang, argument.is_positional()) {
+            (Lang::En, _) => None,
+            (Lang::Zh, true) => Some("参数"),
+            (Lang::Zh, false) => Some("选项"),
+        };
+        let argument = match heading {
+            Some(heading) => argument.help_heading(heading),
+            None => argument,
+        };
+        let key = match argument.get_long() {
+            Some(long) => format!("--{long}"),
+            None => format!("<{}>", argument.get_id()),
+        };
+        let own = find(format!("{path} {key}").trim_start());
+        match own.or_else(|| globals.iter().copied().find(|entry| entry.path == key)) {
+            Some(entry) => argument.help(text(entry)),
+            None => argument,
+        }
+    });
+    command.mut_subcommands(|sub| {
+        let path = format!("{path} {}", sub.get_name());
+        below(sub, path.trim_start(), globals, lang)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn paths(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
+        found.insert(path.to_owned());
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            let key = match argument.get_long() {
+                Some(long) => format!("--{long}"),
+                None => format!("<{}>", argument.get_id()),
+            };
+            found.insert(format!("{path} {key}").trim_start().to_owned());
+        }
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            paths(sub, format!("{path} {}", sub.get_name()).trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn every_command_and_option_has_its_row_and_no_row_is_left_over() {
+        let mut wanted = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
+        paths(&crate::args::Cli::command(), "", &mut wanted);
+        let rows: BTreeSet<_> = HELP.iter().map(|entry| entry.path.to_owned()).collect();
+        assert_eq!(rows.len(), HELP.len(), "a row stands twice");
+        assert_eq!(wanted.difference(&rows).collect::<Vec<_>>(), Vec::<&String>::new());
+        assert_eq!(rows.difference(&wanted).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[test]
+    fn every_example_parses() {
+        for entry in HELP {
+            for line in entry.examples.lines() {
+                let line = line.split(" > ").next().unwrap().split(" < ").next().unwrap();
+                let words = line.split(' ').collect::<Vec<_>>().join("\u{1}");
+                // Quoted examples hold one blank inside the quotes.
+                let words = words.replace("'50\u{1}CNY'", "50 CNY");
+                let parsed = crate::args::Cli::command().try_get_matches_from(words.split('\u{1}'));
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn chinese_rows_are_chinese_and_english_rows_are_not() {
+        let is_cjk = |c: char| ('\u{4e00}'..='\u{9fff}').contains(&c);
+        for entry in HELP {
+            assert!(entry.zh.chars().any(is_cjk) || entry.zh.is_ascii(), "{}", entry.path);
+            assert!(!entry.en.chars().any(is_cjk), "{}", entry.path);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Texts of submit, logs, get, describe, stop, resume, delete and run.
+
+use super::macros::texts;
+
+texts! {
+    /// Submitted on the customer's own account.
+    submitted_byoa(id) "✓ 任务 {id} 已提交（BYOA）" "✓ Job {id} submitted (BYOA)";
+    /// Submitted.
+    submitted(id) "✓ 任务 {id} 已提交" "✓ Job {id} submitted";
+    /// Price of the job.
+    submitted_price(price) "→ ¥{price}/hr" "→ ¥{price}/hr";
+    /// Price of the job, with the cloud's own price.
+    submitted_price_original(price, original) "→ ¥{price}/hr（原价 {original}/hr）" "→ ¥{price}/hr (originally {original}/hr)";
+    /// Estimated start.
+    submitted_estimate(minutes) "→ 预计 ~{minutes} 分钟后开始运行（含节点创建）" "→ Expected to start in ~{minutes} minutes (with the making of the node)";
+    /// The GPU type leads nowhere.
+    gpu_unresolvable(gpu) "无法为 gpuType='{gpu}' 自动选机（未知型号或比价服务暂不可达）" "No machine can be chosen for gpuType='{gpu}' (unknown model, or prices are not available)";
+    /// Remedy for [`gpu_unresolvable`].
+    gpu_unresolvable_hint() "检查 GPU 型号拼写，或在 YAML 填 resources.gpuSkuKey 指定具体 Offer（runwhere price list 查 SKU KEY）" "Check the spelling of the GPU model, or name an offer in resources.gpuSkuKey (runwhere price list shows them)";
+    /// No GPU named.
+    gpu_missing_hint(file) "先运行 runwhere price recommend -f {file}，或填写 resources.gpuType" "Run runwhere price recommend -f {file} first, or fill in resources.gpuType";
+    /// The key the submit went under.
+    submit_lost(key) "没有收到回答，任务可能已经创建；用同一个键重试是安全的：--idempotency-key {key}" "No answer arrived, the job may exist; repeating with the same key is safe: --idempotency-key {key}";
+    /// Beyond the quota.
+    quota_title(message) "⚠ {message}" "⚠ {message}";
+    /// Usage and limit.
+    quota_usage(current, limit) "  当前用量 {current} / 配额 {limit}" "  Used {current} of {limit}";
+    /// Price beyond the quota.
+    quota_price(price) "  超出部分单价 {price}" "  Unit price beyond it: {price}";
+    /// Question.
+    quota_question() "接受并继续提交？" "Accept and submit?";
+    /// Not confirmed.
+    quota_refused() "超出配额，需要确认" "Beyond the quota; this needs a confirmation";
+    /// Remedy for [`quota_refused`].
+    quota_refused_hint() "确认请加 --accept-overage" "Confirm with --accept-overage";
+    /// No logs.
+    no_logs() "暂无日志（任务尚未产生输出，或日志已过期）" "No logs yet (the job has produced no output, or the log has expired)";
+    /// Remedy for [`no_logs`].
+    no_logs_hint(name) "→ 任务可能还在准备：runwhere describe job {name}，或用 -f 跟随" "→ The job may still be preparing: runwhere describe job {name}, or follow with -f";
+    /// The log was cut.
+    logs_cut(count) "只显示最近 {count} 行（--tail N 调整）" "Only the last {count} lines are shown (change with --tail N)";
+    /// No jobs.
+    no_jobs() "暂无作业" "No jobs";
+    /// Column.
+    column_name() "名称" "NAME";
+    /// Column.
+    column_kind() "类型" "KIND";
+    /// Column.
+    column_status() "状态" "STATUS";
+    /// Column.
+    column_gpu() "GPU" "GPU";
+    /// Column.
+    column_elapsed() "运行时长" "RUN TIME";
+    /// Column.
+    column_url() "URL" "URL";
+    /// More to see.
+    more_jobs() "还有更多（--all 全部列出）" "There are more (--all lists them)";
+    /// describe: name.
+    describe_name(name) "✓ 作业: {name}" "✓ Job: {name}";
+    /// describe.
+    describe_id(id) "  ID: {id}" "  ID: {id}";
+    /// describe.
+    describe_kind(kind) "  类型: {kind}" "  Kind: {kind}";
+    /// describe.
+    describe_status(status) "  状态: {status}" "  Status: {status}";
+    /// describe.
+    describe_description(text) "  描述: {text}" "  Description: {text}";
+    /// describe.
+    describe_elapsed(time) "  运行时长: {time}" "  Run time: {time}";
+    /// describe.
+    describe_gpu(gpu) "  GPU: {gpu}" "  GPU: {gpu}";
+    /// describe.
+    describe_offer(offer) "  Offer: {offer}" "  Offer: {offer}";
+    /// describe.
+    describe_node(node) "  节点: {node}" "  Node: {node}";
+    /// describe.
+    describe_price(price) "  价格: {price}/hr" "  Price: {price}/hr";
+    /// describe.
+    describe_cost(cost, seconds) "  费用: {cost}（计费 {seconds} 秒）" "  Cost: {cost} ({seconds} billed seconds)";
+    /// describe.
+    describe_limit(time) "  最长运行: {time}" "  Longest run: {time}";
+    /// describe.
+    unlimited() "不限" "unlimited";
+    /// describe.
+    describe_reason(reason) "  结束原因: {reason}" "  End reason: {reason}";
+    /// describe.
+    describe_exit_code(code) "  退出码: {code}" "  Exit code: {code}";
+    /// describe.
+    describe_url(url) "  URL: {url}" "  URL: {url}";
+    /// describe.
+    describe_resumable(name) "  可恢复: runwhere resume {name}" "  Resumable: runwhere resume {name}";
+    /// describe.
+    describe_created(at) "  创建: {at}" "  Created: {at}";
+    /// describe.
+    describe_cleanup(text) "  释放: {text}" "  Release: {text}";
+    /// describe.
+    cleanup_done(evidence) "已确认（{evidence}）" "confirmed ({evidence})";
+    /// describe.
+    cleanup_open() "未确认" "not confirmed yet";
+    /// describe.
+    describe_util(average, maximum) "  GPU 利用率: 平均 {average}%，峰值 {maximum}%" "  GPU utilisation: average {average}%, peak {maximum}%";
+    /// describe.
+    describe_memory(gigabytes) "  显存峰值: {gigabytes} GB" "  Peak GPU memory: {gigabytes} GB";
+    /// describe.
+    describe_temperature(celsius) "  温度峰值: {celsius} °C" "  Peak temperature: {celsius} °C";
+    /// End reason.
+    reason_succeeded() "正常结束" "succeeded";
+    /// End reason.
+    reason_failed() "程序失败" "the program failed";
+    /// End reason.
+    reason_stopped() "已停止" "stopped";
+    /// End reason.
+    reason_max_duration() "达到 maxDuration" "maxDuration was reached";
+    /// End reason.
+    reason_lost() "执行中断，未重新运行" "the execution was lost and not run again";
+    /// Stopped.
+    stopped(name) "✓ 作业 {name} 已停止，GPU 已释放，计费停止" "✓ Job {name} stopped, GPUs released, billing stopped";
+    /// Stop accepted, release not yet confirmed.
+    stopping(name) "✓ 作业 {name} 正在停止；释放确认后计费停止（runwhere describe job {name} 查看）" "✓ Job {name} is stopping; billing ends with the confirmed release (see runwhere describe job {name})";
+    /// Deleted.
+    deleted(name) "✓ 作业 {name} 已删除" "✓ Job {name} deleted";
+    /// Resumed.
+    resumed(name, id) "✓ 作业 {name} 已恢复，新任务 {id}" "✓ Job {name} resumed as {id}";
+    /// From a step.
+    resumed_from(step) "→ 从第 {step} 步继续（RUNW_RESUME_FROM_STEP={step}）" "→ Continues from step {step} (RUNW_RESUME_FROM_STEP={step})";
+    /// No such job.
+    job_unknown() "任务不存在或无权访问" "The job does not exist, or is not yours to see";
+    /// Live: status.
+    live_status(status) "状态: {status}" "Status: {status}";
+    /// Live: address.
+    live_url(url) "服务地址: {url}" "Service address: {url}";
+    /// Live: the connection broke.
+    live_reconnecting() "连接中断，正在续接" "The connection broke; resuming";
+    /// Live: gap.
+    live_gap() "断线期间的部分日志可能缺失：服务器不支持续接" "Some lines may be missing: this server cannot resume a log";
+    /// Live: how to leave.
+    live_left(name) "已停止跟随，任务仍在运行：runwhere logs {name} -f 继续查看，runwhere stop job {name} 停止" "No longer following; the job goes on: runwhere logs {name} -f to follow again, runwhere stop job {name} to stop";
+    /// End of a followed job.
+    ended_succeeded(name) "✓ 任务 {name} 成功" "✓ Job {name} succeeded";
+    /// End of a followed job.
+    ended_stopped(name) "任务 {name} 已停止" "Job {name} was stopped";
+    /// End of a followed job.
+    ended_failed(name, reason) "任务 {name} 失败：{reason}" "Job {name} failed: {reason}";
+    /// The program's own code.
+    ended_exit_code(code) "程序退出码 {code}" "the program's exit code is {code}";
+    /// The program's end by a signal.
+    ended_signal(signal) "程序被信号 {signal} 结束" "the program was ended by signal {signal}";
+    /// Remedy for a failed job.
+    ended_failed_hint(name) "runwhere logs {name} --tail 200 查看日志" "runwhere logs {name} --tail 200 shows the log";
+    /// Result line.
+    result_duration(time) "  运行时长: {time}" "  Run time: {time}";
+    /// Result line.
+    result_billed(seconds) "  计费秒数: {seconds}" "  Billed seconds: {seconds}";
+    /// Result line.
+    result_cost(cost) "  费用: {cost}" "  Cost: {cost}";
+    /// Result line.
+    result_cleanup(text) "  cleanup_confirmed: {text}" "  cleanup_confirmed: {text}";
+    /// Waiting.
+    waiting_for_release() "等待释放确认…" "Waiting for the confirmed release…";
+    /// First interruption.
+    stopping_now() "正在停止任务并等待释放确认；再按一次 Ctrl-C 立即离开" "Stopping the job and waiting for the confirmed release; press Ctrl-C again to leave at once";
+    /// Stop call failed.
+    stop_failed(reason) "停止失败（{reason}），继续重试" "Stopping failed ({reason}); trying again";
+    /// Second interruption.
+    left_behind(job, node, price) "任务 {job} 的节点 {node} 可能仍在运行并计费（{price}/hr）" "Node {node} of job {job} may still run and cost {price}/hr";
+    /// Remedy for [`left_behind`].
+    left_behind_hint(job) "用 runwhere describe job {job} 查看，runwhere stop job {job} 停止" "Look with runwhere describe job {job}, stop with runwhere stop job {job}";
+    /// Remedy for [`left_behind`] with the embedded server.
+    left_behind_embedded(data_dir) "执行 runwhere serve --data-dir {data_dir}：它会继续释放" "Run runwhere serve --data-dir {data_dir}: it goes on releasing";
+    /// No resource was taken yet.
+    nothing_left_behind() "尚未占用任何资源" "Nothing was taken yet";
+    /// Unknown price.
+    unknown() "未知" "unknown";
+    /// run: used server.
+    run_embedded() "未配置服务器：使用内置服务和本机（local）" "No server is configured: using the embedded one and this machine (local)";
+    /// run: pretended GPUs.
+    run_pretended() "--try-locally：本机假装拥有所需 GPU，仅供试用，不产生真实费用" "--try-locally: this machine pretends to have the wanted GPUs; only to try it out, no real cost";
+    /// usage.
+    usage_period(from, to) "✓ 用量: {from} 至 {to}" "✓ Usage: {from} to {to}";
+    /// usage.
+    usage_total(hours) "  GPU 时长: {hours} 小时" "  GPU time: {hours} hours";
+    /// usage.
+    usage_gpu(gpu, hours) "    {gpu}: {hours} 小时" "    {gpu}: {hours} hours";
+    /// usage.
+    usage_none() "  没有用量" "  No usage";
+    /// usage.
+    usage_plan(plan) "  套餐: {plan}" "  Plan: {plan}";
+    /// usage.
+    usage_quota(kind, current, limit) "  配额 {kind}: {current} / {limit}" "  Quota {kind}: {current} / {limit}";
+    /// usage.
+    usage_bill(subscription, overage, total) "  平台费用: 订阅 ¥{subscription}，超额 ¥{overage}，合计 ¥{total}" "  Platform bill: subscription ¥{subscription}, overage ¥{overage}, total ¥{total}";
+    /// explain.
+    explain_title() "默认值与来源：" "Values and where they come from:";
+    /// explain.
+    explain_field(name, value, source, reason) "  {name} = {value}（{source}）{reason}" "  {name} = {value} ({source}) {reason}";
+    /// explain.
+    explain_envs() "平台环境变量：" "Environment variables of the platform:";
+    /// explain.
+    explain_env(name, reason) "  {name}：{reason}" "  {name}: {reason}";
+    /// explain: choice.
+    explain_choice(offer, reason) "  选择 {offer}：{reason}" "  Chosen {offer}: {reason}";
+    /// explain: variable.
+    env_job_id() "任务 ID" "id of the job";
+    /// explain: variable.
+    env_job_name() "任务名" "name of the job";
+    /// explain: variable.
+    env_org() "组织" "organisation";
+    /// explain: variable.
+    env_user() "用户" "user";
+    /// explain: variable.
+    env_nproc(count) "每个节点的进程数，等于 gpuNum（{count}）" "processes per node, equal to gpuNum ({count})";
+    /// explain: variable.
+    env_nccl() "NCCL 默认设置" "default setting of NCCL";
+}

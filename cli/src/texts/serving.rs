@@ -1,0 +1,52 @@
+//! Texts of serve, token and the embedded server.
+
+use super::macros::texts;
+
+texts! {
+    /// The server listens.
+    serving(url) "✓ runwhere 服务器已启动：{url}" "✓ The runwhere server listens on {url}";
+    /// The data folder.
+    serving_data(path) "  数据目录: {path}" "  Data folder: {path}";
+    /// Where the first token is.
+    serving_token_file(path) "  首个 Token 已写入 {path}（0600）" "  The first token is in {path} (0600)";
+    /// The first token itself, to a terminal only.
+    serving_token(token) "  Token: {token}" "  Token: {token}";
+    /// How to log in.
+    serving_login(url) "  登录: runwhere login --endpoint {url}" "  To log in: runwhere login --endpoint {url}";
+    /// Pretending.
+    serving_pretended() "--try-locally：本机假装拥有所需 GPU，仅供试用" "--try-locally: this machine pretends to have the wanted GPUs, only to try it out";
+    /// Stopping.
+    serving_ends() "正在关闭；运行中的任务不受影响" "Shutting down; running jobs go on";
+    /// The server cannot start.
+    serve_failed(reason) "服务器无法启动：{reason}" "The server cannot start: {reason}";
+    /// The address is wrong.
+    listen_invalid(text) "监听地址 '{text}' 无效：应为 IP:端口" "'{text}' is no address to listen on: write IP:port";
+    /// A token was made.
+    token_created(id) "✓ 已创建 Token {id}（只显示这一次）" "✓ Token {id} created (it is shown only this once)";
+    /// A token was revoked.
+    token_revoked(id) "✓ 已吊销 Token {id}" "✓ Token {id} revoked";
+    /// No such token.
+    token_unknown(id) "没有 Token '{id}'" "There is no token '{id}'";
+    /// Remedy for [`token_unknown`].
+    token_unknown_hint() "用 runwhere token list 查看" "runwhere token list shows them";
+    /// No tokens.
+    no_tokens() "没有 Token" "No tokens";
+    /// Column.
+    token_column_id() "ID" "ID";
+    /// Column.
+    token_column_name() "名称" "NAME";
+    /// Column.
+    token_column_scopes() "权限" "SCOPES";
+    /// Column.
+    token_column_created() "创建时间" "CREATED";
+    /// Column.
+    token_column_expires() "过期时间" "EXPIRES";
+    /// Column.
+    token_column_revoked() "已吊销" "REVOKED";
+    /// The data folder has no server.
+    no_data_dir(path) "{path} 不是服务器的数据目录" "{path} is not the data folder of a server";
+    /// Remedy for [`no_data_dir`].
+    no_data_dir_hint() "先启动 runwhere serve，或用 --data-dir 指定" "Start runwhere serve first, or name it with --data-dir";
+    /// A duration is wrong.
+    duration_invalid(text) "时长 '{text}' 无效：例如 12h、30d" "'{text}' is no length of time: write 12h or 30d";
+}
