@@ -1,8 +1,10 @@
 //! Canonical GPU models and counts.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -101,15 +103,14 @@ impl GpuModel {
     /// The model that a spelling names exactly (canonical id, wire name or alias), never a near
     /// guess.
     pub fn resolve(text: &str) -> Option<&'static GpuModel> {
-        let wanted = fold(text);
-        if wanted.is_empty() {
-            return None;
-        }
-        table::MODELS.iter().find(|model| {
-            fold(model.id.0) == wanted
-                || fold(model.name) == wanted
-                || model.aliases.iter().any(|alias| fold(alias) == wanted)
-        })
+        static SPELLINGS: LazyLock<HashMap<String, &'static GpuModel>> = LazyLock::new(|| {
+            let named = |model: &'static GpuModel| {
+                let names = model.aliases.iter().copied().chain([model.id.0, model.name]);
+                names.map(move |name| (fold(name), model))
+            };
+            table::MODELS.iter().flat_map(named).collect()
+        });
+        SPELLINGS.get(&fold(text)).copied()
     }
 }
 
