@@ -8,5 +8,6 @@ mod disk;
 pub mod driver;
 pub mod jobs;
 pub mod ports;
+pub mod serve;
 pub mod store;
 pub mod task;

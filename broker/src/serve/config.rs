@@ -1,0 +1,162 @@
+//! The server's settings file, `<data-dir>/config.toml`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runwhere_engine::Quota;
+use runwhere_model::Money;
+use runwhere_pricing::FxSettings;
+use runwhere_providers::local::GpuList;
+use serde::Deserialize;
+
+/// All settings; every one has a default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// This machine as a provider.
+    pub local: LocalSettings,
+    /// Exchange rates.
+    pub fx: FxSettings,
+    /// Projects by id.
+    pub projects: BTreeMap<String, ProjectSettings>,
+}
+
+/// `[local]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalSettings {
+    /// Whether the machine is offered at all.
+    pub enabled: bool,
+    /// GPUs such as `"a100-80g:8"`; detected when absent.
+    pub gpus: Option<String>,
+    /// Price of one GPU for one hour such as `"36.44 CNY"`.
+    pub price_per_hour: Option<String>,
+    /// First and last user id that user code may run as, where the server is root.
+    pub run_as_uids: Option<(u32, u32)>,
+}
+
+impl Default for LocalSettings {
+    fn default() -> Self {
+        Self { enabled: true, gpus: None, price_per_hour: None, run_as_uids: None }
+    }
+}
+
+/// `[projects.<id>]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProjectSettings {
+    /// GPUs above which a submit needs the user's confirmation.
+    pub confirm_above_gpus: Option<u32>,
+    /// GPUs above which a submit is refused.
+    pub max_gpus: Option<u32>,
+    /// What an overage costs, shown with the question.
+    pub overage_unit_price: Option<String>,
+    /// Hard budget such as `"1000 CNY"`.
+    pub budget: Option<String>,
+    /// Launches where nothing ends a node without us are allowed.
+    pub consent_no_deadman: bool,
+}
+
+impl ProjectSettings {
+    /// The quota part.
+    pub fn quota(&self) -> Quota {
+        Quota {
+            confirm_above: self.confirm_above_gpus,
+            hard_limit: self.max_gpus,
+            overage_unit_price: self.overage_unit_price.clone(),
+        }
+    }
+}
+
+/// Why settings are refused; names the file, the field and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not valid TOML, or has an unknown or wrongly typed field.
+    #[error("{}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        message: String,
+    },
+    /// A field has a value that cannot be used.
+    #[error("{}: {field}: {message}", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field.
+        field: String,
+        /// What is wrong and what is expected.
+        message: String,
+    },
+}
+
+impl ServerConfig {
+    /// Reads the file; a missing one means defaults.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
+        };
+        let config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            message: error.to_string().trim_end().to_owned(),
+        })?;
+        config.local.gpu_list(path)?;
+        config.local.price(path)?;
+        for (id, project) in &config.projects {
+            project.budget(path, id)?;
+        }
+        Ok(config)
+    }
+}
+
+impl LocalSettings {
+    /// The parsed GPU list.
+    pub fn gpu_list(&self, path: &Path) -> Result<Option<GpuList>, ConfigError> {
+        self.gpus
+            .as_deref()
+            .map(|text| text.parse::<GpuList>().map_err(|error| field(path, "local.gpus", &error)))
+            .transpose()
+    }
+
+    /// The parsed price.
+    pub fn price(&self, path: &Path) -> Result<Option<Money>, ConfigError> {
+        self.price_per_hour
+            .as_deref()
+            .map(|text| {
+                text.parse::<Money>().map_err(|error| field(path, "local.price_per_hour", &error))
+            })
+            .transpose()
+    }
+}
+
+impl ProjectSettings {
+    /// The parsed budget.
+    pub fn budget(&self, path: &Path, id: &str) -> Result<Option<Money>, ConfigError> {
+        self.budget
+            .as_deref()
+            .map(|text| {
+                text.parse::<Money>()
+                    .map_err(|error| field(path, &format!("projects.{id}.budget"), &error))
+            })
+            .transpose()
+    }
+}
+
+fn field(path: &Path, field: &str, error: &dyn std::fmt::Display) -> ConfigError {
+    ConfigError::Field {
+        path: path.to_owned(),
+        field: field.to_owned(),
+        message: error.to_string(),
+    }
+}

@@ -1,0 +1,9 @@
+//! One whole server: data folder, store, providers, prices, driver and HTTP put together.
+
+mod config;
+mod data_dir;
+mod prices;
+
+pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
+pub use data_dir::{DataDir, DataDirError};
+pub use prices::{Catalogued, keep_fresh, refresh};
