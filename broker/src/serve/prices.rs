@@ -83,7 +83,9 @@ impl Prices for Catalogued {
     fn rate(&self, from: Currency, to: Currency) -> Option<FxRate> {
         let converted = self.money(Money::new(Decimal::ONE, from), to)?;
         Some(match converted.rate {
-            Some(rate) => FxRate { rate: rate.rate, date: rate.date.to_string(), source: rate.source },
+            Some(rate) => {
+                FxRate { rate: rate.rate, date: rate.date.to_string(), source: rate.source }
+            }
             None => FxRate { rate: Decimal::ONE, date: String::new(), source: String::new() },
         })
     }
@@ -99,13 +101,12 @@ impl CnyRates for Catalogued {
         let converted = catalogue.fx().convert(money, Currency::CNY, self.clock.now()).ok()?;
         let amount = converted.money.amount;
         Some(match converted.rate {
-            Some(rate) => InCny {
-                amount,
-                rate: rate.rate,
-                date: rate.date.to_string(),
-                source: rate.source,
-            },
-            None => InCny { amount, rate: Decimal::ONE, date: String::new(), source: String::new() },
+            Some(rate) => {
+                InCny { amount, rate: rate.rate, date: rate.date.to_string(), source: rate.source }
+            }
+            None => {
+                InCny { amount, rate: Decimal::ONE, date: String::new(), source: String::new() }
+            }
         })
     }
 }
