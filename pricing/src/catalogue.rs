@@ -65,7 +65,7 @@ pub enum NotLaunchable {
         /// Its age.
         age_seconds: i64,
     },
-    /// None left.
+    /// A connected account has it, but all are taken now: a job waits for its turn.
     SoldOut,
     /// The connected account cannot launch it at present.
     NotNow {
@@ -84,6 +84,18 @@ pub enum SpotStanding {
     NoSaving,
     /// Dearer.
     Above,
+}
+
+/// What a launch of an offer would come to.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It starts now.
+    Now,
+    /// It waits until some are free.
+    Waits,
+    /// Nothing: the price is for comparison.
+    Reference,
 }
 
 /// What holds of an offer at one instant.
@@ -107,19 +119,28 @@ impl Assessed {
         self.not_launchable.is_none()
     }
 
+    /// What a launch would come to.
+    pub fn standing(&self) -> Standing {
+        match self.not_launchable {
+            None => Standing::Now,
+            Some(NotLaunchable::SoldOut) => Standing::Waits,
+            Some(_) => Standing::Reference,
+        }
+    }
+
     /// The exact price in the shown currency.
     pub fn amount(&self) -> Option<Decimal> {
         self.converted.as_ref().map(|converted| converted.money.amount)
     }
 
-    /// The order of every list and quote: launchable first, whole GPUs before shares of one, known
-    /// prices before unknown ones, then the converted price; on demand before spot at one price,
+    /// The order of every list and quote: launchable first, then what a job can wait for, then
+    /// reference prices; whole GPUs before shares of one, known prices before unknown ones, then the converted price; on demand before spot at one price,
     /// the larger machine first, at last the key. Total: no two offers are equal.
     pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         let rank = |a: &Self| {
             let offer = &a.entry.offer;
             (
-                !a.launchable(),
+                a.standing(),
                 offer.gpu_count.as_whole().is_none(),
                 a.converted.is_none(),
                 a.amount(),
@@ -242,8 +263,8 @@ impl Catalogue {
         }
     }
 
-    /// Names this state: SHA-256 over offers, sheets and rates, in hexadecimal. Independent of the
-    /// order in which anything came.
+    /// Names this state: SHA-256 over offers and rates, in hexadecimal. Independent of the order in
+    /// which anything came, and of when it was read: the same prices read again are the same state.
     pub fn snapshot_id(&self) -> &str {
         self.id.get_or_init(|| {
             let mut hasher = Sha256::new();
@@ -346,9 +367,6 @@ impl Catalogue {
                 false => NotLaunchable::ConnectAccount { provider: provider() },
             });
         };
-        if offer.stock == Stock::SoldOut {
-            return Some(NotLaunchable::SoldOut);
-        }
         if !offer.launchable {
             return Some(NotLaunchable::NotNow { provider: provider() });
         }
@@ -360,7 +378,7 @@ impl Catalogue {
                 age_seconds: age.as_secs(),
             });
         }
-        None
+        (offer.stock == Stock::SoldOut).then_some(NotLaunchable::SoldOut)
     }
 
     fn spot_standing(&self, entry: &Entry) -> Option<SpotStanding> {
@@ -410,11 +428,13 @@ fn content(parts: &Parts, live: &BTreeMap<OfferKey, (Arc<Offer>, Timestamp)>) ->
         content.extend_from_slice(text.as_bytes());
         content.push(b'\n');
     };
-    for (provider, sheet) in &parts.sheets {
-        line(format!("sheet {provider} {}", sheet.observed_at));
+    for provider in parts.sheets.keys() {
+        line(format!("sheet {provider}"));
     }
     for (offer, _) in live.values() {
-        line(text(offer.as_ref()));
+        let mut offer = offer.as_ref().clone();
+        offer.price.observed_at = None;
+        line(text(&offer));
     }
     for rate in parts.fx.rates() {
         line(text(rate));

@@ -10,7 +10,6 @@ pub mod catalogue;
 pub mod codes;
 pub mod fx;
 pub mod http;
-pub mod launching;
 pub mod quote;
 pub mod reason;
 pub mod request;
@@ -20,7 +19,9 @@ pub mod service;
 pub mod snapshot;
 pub mod suggest;
 
-pub use catalogue::{Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding};
+pub use catalogue::{
+    Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding, Standing,
+};
 pub use codes::CodeBook;
 pub use fx::{Converted, FxError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable};
 pub use http::router;

@@ -11,7 +11,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::catalogue::{Assessed, Audience, Catalogue, Entry, SHOWN, SpotStanding};
+use crate::catalogue::{Assessed, Audience, Catalogue, Entry, SHOWN, SpotStanding, Standing};
 use crate::reason::{Reason, Tag};
 use crate::snapshot::Note;
 
@@ -82,7 +82,7 @@ pub enum Rejection {
     Spot,
     /// Not sold there, says the source.
     NotOffered,
-    /// Sold out.
+    /// Sold out where no job can wait for it.
     SoldOut,
     /// Above the ceiling.
     AboveMaxPrice,
@@ -99,7 +99,7 @@ pub struct Recommended {
     pub rank: usize,
     /// The offer and what holds of it.
     pub assessed: Assessed,
-    /// 100 for the lowest price among the answers of its class (launchable or not), less the
+    /// 100 for the lowest price among the answers of its standing, less the
     /// dearer it is; one decimal. `None` without a price.
     pub score: Option<Decimal>,
     /// What it is, in a word.
@@ -212,7 +212,7 @@ impl Catalogue {
         if offer.price.state == PriceState::NotOffered {
             return Err(Rejection::NotOffered);
         }
-        if offer.stock == Stock::SoldOut {
+        if offer.stock == Stock::SoldOut && !offer.launchable {
             return Err(Rejection::SoldOut);
         }
         let assessed = self.assess(entry, as_of);
@@ -224,7 +224,7 @@ impl Catalogue {
                 });
             };
             // An old rate may order reference prices; it may not let a launch under a ceiling.
-            if converted.stale && assessed.launchable() {
+            if converted.stale && assessed.standing() != Standing::Reference {
                 return Err(Rejection::ExchangeRate);
             }
             if converted.money.amount > ceiling {
@@ -272,29 +272,34 @@ impl Catalogue {
 
 fn recommend(matching: &[Assessed], top_n: usize) -> Vec<Recommended> {
     let launchable = matching.iter().filter(|assessed| assessed.launchable()).count();
-    let lowest = |of_launchable: bool| {
-        matching.iter().filter(|a| a.launchable() == of_launchable).find_map(Assessed::amount)
-    };
-    let lowest = [lowest(false), lowest(true)];
+    let mut lowest: BTreeMap<Standing, Decimal> = BTreeMap::new();
+    for assessed in matching {
+        if let Some(amount) = assessed.amount() {
+            let least = lowest.entry(assessed.standing()).or_insert(amount);
+            *least = amount.min(*least);
+        }
+    }
     matching
         .iter()
         .take(top_n)
         .enumerate()
         .map(|(at, assessed)| {
-            let first = match (at, assessed.amount().is_some()) {
-                (0, true) if assessed.launchable() => {
-                    Some(Reason::CheapestLaunchable { of: launchable })
+            let standing = assessed.standing();
+            let first = match (at, assessed.amount().is_some(), standing) {
+                (0, true, Standing::Now) => Some(Reason::CheapestLaunchable { of: launchable }),
+                (0, true, Standing::Reference) => {
+                    Some(Reason::CheapestListed { of: matching.len() })
                 }
-                (0, true) => Some(Reason::CheapestListed { of: matching.len() }),
                 _ => None,
             };
             Recommended {
                 rank: at + 1,
-                score: score(lowest[usize::from(assessed.launchable())], assessed.amount()),
-                tag: match (at, assessed.launchable()) {
-                    (0, true) => Tag::Recommended,
-                    (_, true) => Tag::Alternative,
-                    (_, false) => Tag::Reference,
+                score: score(lowest.get(&standing).copied(), assessed.amount()),
+                tag: match (at, standing) {
+                    (0, Standing::Now) => Tag::Recommended,
+                    (_, Standing::Now) => Tag::Alternative,
+                    (_, Standing::Waits) => Tag::Waits,
+                    (_, Standing::Reference) => Tag::Reference,
                 },
                 reasons: first.into_iter().chain(reasons(assessed)).collect(),
                 assessed: assessed.clone(),

@@ -85,10 +85,10 @@ impl Reason {
             Self::Launchable { provider } => format!("{provider} 可直接启动"),
             Self::NotLaunchable(why) => why.text(Lang::Zh),
             Self::Pretended => "本机模拟的 GPU，仅用于试跑".to_owned(),
-            Self::SpotSaves { percent } => format!("竞价实例，比按需低 {percent}%，可能被回收"),
-            Self::Spot => "竞价实例，可能被回收".to_owned(),
-            Self::SpotNoSaving => "竞价价格与按需相同，不省钱".to_owned(),
-            Self::SpotAboveOnDemand => "竞价价格高于按需".to_owned(),
+            Self::SpotSaves { percent } => format!("抢占式，比按需低 {percent}%，可能被回收"),
+            Self::Spot => "抢占式，可能被回收".to_owned(),
+            Self::SpotNoSaving => "抢占式价格与按需相同，不省钱".to_owned(),
+            Self::SpotAboveOnDemand => "抢占式价格高于按需".to_owned(),
             Self::PriceUnknown => "价格未知".to_owned(),
             Self::NoRate { currency } => format!("没有 {currency} 的汇率，无法折算"),
             Self::OldRate { date, age_days } => {
@@ -154,8 +154,8 @@ impl NotLaunchable {
                 "the prices of {provider} are {} hours old, refresh them to launch",
                 age_seconds / 3600
             ),
-            (Self::SoldOut, Lang::Zh) => "暂时售罄".to_owned(),
-            (Self::SoldOut, Lang::En) => "sold out at present".to_owned(),
+            (Self::SoldOut, Lang::Zh) => "当前已占满，提交后排队等待".to_owned(),
+            (Self::SoldOut, Lang::En) => "all taken now, a job waits for its turn".to_owned(),
             (Self::NotNow { provider }, Lang::Zh) => format!("{provider} 当前无法启动此 Offer"),
             (Self::NotNow { provider }, Lang::En) => {
                 format!("{provider} cannot launch it at present")
@@ -181,6 +181,8 @@ pub enum Tag {
     Recommended,
     /// Can be launched, not the first choice.
     Alternative,
+    /// All taken now: a job would wait.
+    Waits,
     /// Cannot be launched: for comparison.
     Reference,
 }
@@ -193,6 +195,8 @@ impl Tag {
             (Self::Recommended, Lang::En) => "recommended",
             (Self::Alternative, Lang::Zh) => "备选",
             (Self::Alternative, Lang::En) => "alternative",
+            (Self::Waits, Lang::Zh) => "排队",
+            (Self::Waits, Lang::En) => "waits",
             (Self::Reference, Lang::Zh) => "参考价",
             (Self::Reference, Lang::En) => "reference",
         }

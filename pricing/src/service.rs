@@ -266,7 +266,9 @@ impl Wanted {
 
 fn matches(entry: &Entry, request: &ListRequest) -> bool {
     let (offer, key) = (&entry.offer, &entry.offer.key);
-    let active = offer.stock != Stock::SoldOut && offer.price.state != PriceState::NotOffered;
+    // What a job can wait for can be had.
+    let gone = offer.stock == Stock::SoldOut && !offer.launchable;
+    let active = !gone && offer.price.state != PriceState::NotOffered;
     active == request.active
         && request.provider.as_deref().is_none_or(|provider| provider == key.provider.as_str())
         && request.billing_model.is_none_or(|billing_model| billing_model == key.billing_model)

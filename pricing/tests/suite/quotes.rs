@@ -199,7 +199,7 @@ fn account_prices_are_for_members() {
     let list = |audience| service.list(&ListRequest::default(), audience, Lang::Zh).unwrap().total;
     assert_eq!((list(Audience::Public), list(Audience::Member)), (0, 1));
     assert!(service.summary(Audience::Public).items.is_empty());
-    assert_eq!(service.best(gpu("t4"), "1".parse().unwrap()).len(), 1);
+    assert_eq!(service.quote(&member("t4", 1)).matching, 1);
 }
 
 #[test]
@@ -209,15 +209,21 @@ fn sheets_are_swapped_and_codes_are_kept() {
     let second = offer("a/-/-/on_demand/y", "t4", "1", "2 CNY");
     service.replace_sheet(provider("a"), sheet(vec![first.clone(), second.clone()], young()));
     let code = service.resolve("a/-/-/on_demand/x").unwrap().entry.code;
-    assert_eq!(service.by_code(code), Some(first.key.clone()));
-    let before = service.snapshot_id();
+    assert_eq!(service.resolve(code.as_str()).unwrap().entry.offer.key, first.key);
+    let id = || service.catalogue().snapshot_id().to_owned();
+    let before = id();
+    service.replace_sheet(
+        provider("a"),
+        sheet(vec![second.clone(), first.clone()], at("2025-12-20T12:00:30Z")),
+    );
+    assert_eq!(id(), before, "the same prices, read again");
 
     // A reading that broke off takes nothing away.
     let mut partial = sheet(vec![offer("a/-/-/on_demand/y", "t4", "1", "3 CNY")], young());
     partial.complete = false;
     service.replace_sheet(provider("a"), partial);
     assert_eq!(service.catalogue().entries().len(), 2);
-    assert_ne!(service.snapshot_id(), before);
+    assert_ne!(id(), before);
 
     service.replace_sheet(provider("a"), sheet(vec![second.clone()], young()));
     assert_eq!(
@@ -228,7 +234,26 @@ fn sheets_are_swapped_and_codes_are_kept() {
     assert!(service.catalogue().entries().is_empty());
     service.replace_sheet(provider("a"), sheet(vec![first, second], young()));
     assert_eq!(service.resolve("a/-/-/on_demand/x").unwrap().entry.code, code);
-    assert_eq!(service.snapshot_id(), before);
+    assert_eq!(id(), before);
+}
+
+#[test]
+fn a_busy_machine_comes_before_prices_that_nothing_can_launch() {
+    let service = service(young(), true);
+    let (id, mut local) = local_sheet(young());
+    local.offers[0].stock = Stock::SoldOut;
+    let mut gone = offer("local/-/-/on_demand/gone", "a100-80g", "1", "1 CNY");
+    (gone.stock, gone.launchable) = (Stock::SoldOut, false);
+    gone.price.kind = PriceKind::Configured;
+    local.offers.push(gone);
+    service.replace_sheet(id, local);
+    let quote = service.quote(&Query::new(Some(gpu("a100-80g")), 1));
+    let first = &quote.recommendations[0];
+    assert_eq!(first.tag, Tag::Waits);
+    assert_eq!(first.assessed.not_launchable, Some(NotLaunchable::SoldOut));
+    assert_eq!(quote.recommendations[1].tag, Tag::Reference);
+    // The row that its provider would not launch even when free is no answer.
+    assert_eq!(quote.rejected[&Rejection::SoldOut], 1);
 }
 
 #[test]
