@@ -16,6 +16,7 @@ use super::folder::{self, Allocation, Grant};
 use super::offers::{Kind, Machine};
 use super::spawn::AgentProgram;
 use super::store::{Scan, Store};
+use crate::clock::Clock;
 use crate::metered::Span;
 
 /// How long an ended allocation is listed; by its id it is known for longer.
@@ -46,7 +47,7 @@ impl Host {
         })
     }
 
-    pub(super) fn launch(&self, request: &LaunchRequest, now: Timestamp) -> Result<Launched> {
+    pub(super) fn launch(&self, request: &LaunchRequest, clock: &dyn Clock) -> Result<Launched> {
         if request.deployment != self.deployment {
             return Err(invalid("the launch is for another installation than this provider's"));
         }
@@ -56,6 +57,14 @@ impl Host {
         if let Some(first) = scan.launched(request) {
             return self.launched_before(first, request);
         }
+        if let Some(ended) = self.archived(&request.lease)? {
+            return Ok(Launched {
+                node: ended.node,
+                surplus: Vec::new(),
+                started_at: ended.started_at,
+                billed_price: Some(ended.price),
+            });
+        }
         if scan.damaged > 0 {
             // It might be this lease's, and it might hold any GPU.
             let what = "an allocation's folder is damaged (the log names it): end what still runs \
@@ -63,6 +72,8 @@ impl Host {
             return Err(Failure::new(ErrorKind::Conflict, what).possible());
         }
         let (kind, price) = self.admit(request)?;
+        // Read under the lock: waiting for it is nobody's time.
+        let now = clock.now();
         self.store.prune(&scan, now, self.retention);
         let grant = self.grant(kind, price, &scan, now)?;
         let folder = self.store.create(request, &grant)?;
@@ -172,7 +183,10 @@ impl Host {
     pub(super) fn find(&self, lease: &LeaseId) -> Result<Found> {
         let scan = self.scan()?;
         let ours = scan.of_lease(lease).filter(|a| a.record.deployment == self.deployment);
-        let nodes = ours.map(state).collect::<io::Result<_>>()?;
+        let mut nodes = ours.map(state).collect::<io::Result<Vec<_>>>()?;
+        if nodes.is_empty() {
+            nodes.extend(self.archived(lease)?.map(Remains::state));
+        }
         Ok(Found { nodes, complete: scan.damaged == 0 })
     }
 
@@ -198,14 +212,7 @@ impl Host {
     pub(super) fn describe(&self, node: &NodeId) -> Result<NodeState> {
         match self.known(node)? {
             Known::Here(allocation) => Ok(state(&allocation)?),
-            Known::Archived(remains) => Ok(NodeState {
-                node: remains.node,
-                phase: NodePhase::Gone,
-                started_at: remains.started_at,
-                stopped_at: Some(remains.stopped_at),
-                reason: None,
-                billed_price: Some(remains.price),
-            }),
+            Known::Archived(remains) => Ok(remains.state()),
         }
     }
 
@@ -222,7 +229,7 @@ impl Host {
                 false => Err(unknown()),
             };
         }
-        archive::find(self.store.root(), node)?
+        archive::of_node(self.store.root(), node)?
             .filter(|remains| remains.deployment == self.deployment)
             .map(Known::Archived)
             .ok_or_else(unknown)
@@ -263,6 +270,10 @@ impl Host {
             .filter_map(|(node, span)| span.record(node, period, metering))
             .collect();
         Ok(UsageRecords { records, complete: period.end <= now && scan.damaged == 0 })
+    }
+
+    fn archived(&self, lease: &LeaseId) -> Result<Option<Remains>> {
+        Ok(archive::of_lease(self.store.root(), &self.deployment, lease)?)
     }
 
     fn scan(&self) -> Result<Scan> {

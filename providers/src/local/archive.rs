@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runwhere_model::{DeploymentId, HourlyPrice, LeaseId, NodeId};
+use runwhere_model::{DeploymentId, HourlyPrice, LeaseId, NodeId, NodePhase, NodeState};
 use serde::{Deserialize, Serialize};
 
 use super::folder::Allocation;
@@ -36,6 +36,17 @@ impl Remains {
             started_at: allocation.meter.started_at,
             stopped_at: allocation.meter.stopped_at?,
         })
+    }
+
+    pub(super) fn state(self) -> NodeState {
+        NodeState {
+            node: self.node,
+            phase: NodePhase::Gone,
+            started_at: self.started_at,
+            stopped_at: Some(self.stopped_at),
+            reason: None,
+            billed_price: Some(self.price),
+        }
     }
 }
 
@@ -72,13 +83,38 @@ pub(super) fn each(root: &Path, mut each: impl FnMut(Remains)) -> io::Result<()>
     Ok(())
 }
 
-/// The last that is known of a node.
-pub(super) fn find(root: &Path, node: &NodeId) -> io::Result<Option<Remains>> {
+/// The last line that is about an id and satisfies `wanted`.
+fn last(root: &Path, id: &str, wanted: impl Fn(&Remains) -> bool) -> io::Result<Option<Remains>> {
+    let file = match File::open(root.join(ARCHIVE_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let mut found = None;
-    each(root, |remains| {
-        if remains.node == *node {
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line?;
+        // Few lines are worth being parsed.
+        if !std::str::from_utf8(&line).is_ok_and(|line| line.contains(id)) {
+            continue;
+        }
+        if let Some(remains) = serde_json::from_slice(&line).ok().filter(&wanted) {
             found = Some(remains);
         }
-    })?;
+    }
     Ok(found)
+}
+
+/// What is known of a node.
+pub(super) fn of_node(root: &Path, node: &NodeId) -> io::Result<Option<Remains>> {
+    last(root, node.as_str(), |remains| remains.node == *node)
+}
+
+/// What is known of a lease's node.
+pub(super) fn of_lease(
+    root: &Path,
+    deployment: &DeploymentId,
+    lease: &LeaseId,
+) -> io::Result<Option<Remains>> {
+    let wanted = |remains: &Remains| remains.lease == *lease && remains.deployment == *deployment;
+    last(root, lease.as_str(), wanted)
 }

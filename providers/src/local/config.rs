@@ -82,6 +82,9 @@ pub enum LocalError {
         /// Why.
         source: std::io::Error,
     },
+    /// Processes cannot be told apart here, so their end could not be proved.
+    #[error("the local provider needs Linux with /proc mounted")]
+    Processes,
     /// A price of nothing or less.
     #[error(
         "[local] price_per_hour must be above 0 (it is the price of one GPU for one hour); \

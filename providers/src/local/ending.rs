@@ -1,5 +1,8 @@
 //! Ending an allocation: ask the agent, kill what is left, then stop the meter.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use jiff::Timestamp;
 use runwhere_model::NodeId;
 
@@ -22,6 +25,8 @@ pub(super) struct Ending {
     node: NodeId,
     agent: Option<Member>,
     belongings: Belongings,
+    /// Seen so far: a child of the agent is still known when the agent has ended.
+    known: Mutex<BTreeSet<Member>>,
 }
 
 impl Ending {
@@ -38,8 +43,10 @@ impl Ending {
 
     /// Kills everything of the allocation and says how many there were.
     pub(super) fn kill_all(&self) -> Result<usize, Failure> {
-        let members = self.belongings.members()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.belongings.members(&known)?;
         members.iter().for_each(|member| member.kill());
+        known.extend(&members);
         Ok(members.len())
     }
 }
@@ -62,7 +69,8 @@ impl Host {
             Some(agent) => agent.alive().then(|| agent.member()),
             None => belongings.unrecorded_agent()?,
         };
-        Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings })))
+        let known = Mutex::new(belongings.members(&BTreeSet::new())?);
+        Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings, known })))
     }
 
     /// Stops the meter once nothing is left; `None` when something turned up again.
@@ -87,6 +95,6 @@ impl Host {
     }
 
     fn known_end(&self, node: &NodeId) -> Result<Option<Timestamp>, Failure> {
-        Ok(super::archive::find(self.store.root(), node)?.map(|remains| remains.stopped_at))
+        Ok(super::archive::of_node(self.store.root(), node)?.map(|remains| remains.stopped_at))
     }
 }

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+#[cfg(target_os = "linux")]
+use rustix::process::PidfdFlags;
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 /// Set by the broker for user code: every process of a lease inherits it.
@@ -83,8 +85,9 @@ impl Belongings {
     }
 
     /// Every live process of the allocation: marked, run by its user id, in the agent's group, in a
-    /// session that one of these leads or shares, or descended from one of these.
-    pub(super) fn members(&self) -> io::Result<BTreeSet<Member>> {
+    /// session that one of these leads or shares, or descended from one of these. `known` are
+    /// members of an earlier look: they stay members when what made them so has ended.
+    pub(super) fn members(&self, known: &BTreeSet<Member>) -> io::Result<BTreeSet<Member>> {
         let table = table()?;
         let untouchable = untouchable(&table);
         let marks = [format!("{LEASE_MARK}={}", self.lease), format!("{NODE_MARK}={}", self.node)];
@@ -95,8 +98,9 @@ impl Belongings {
         for (pid, stat) in &table {
             let is_agent =
                 agent.is_some_and(|a| *pid == a.pid && stat.start_ticks == a.start_ticks);
-            let its_user = self.uid.is_some() && uids(*pid).is_some_and(|u| u == self.uid);
-            if is_agent || its_user || carries(*pid, &marks) {
+            let its_user = self.uid.is_some() && user(*pid) == self.uid;
+            let known = known.contains(&Member { pid: *pid, start_ticks: stat.start_ticks });
+            if is_agent || its_user || known || carries(*pid, &marks) {
                 ours.insert(*pid);
             }
         }
@@ -161,18 +165,25 @@ impl Member {
 
     fn signal(self, signal: Signal) {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
-        // Opened first, checked then: the descriptor cannot come to mean another process. Kernels
-        // without such descriptors leave a gap of microseconds between check and signal.
-        let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty());
-        if !self.alive() {
+        // Opened first, checked then: the descriptor cannot come to mean another process.
+        #[cfg(target_os = "linux")]
+        if let Ok(descriptor) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            if self.alive() {
+                // A failure means that it has just ended, or shows as a member in the next look.
+                let _ = rustix::process::pidfd_send_signal(&descriptor, signal);
+            }
             return;
         }
-        // A failure means that it has just ended, or shows as a member in the next look.
-        let _ = match descriptor {
-            Ok(descriptor) => rustix::process::pidfd_send_signal(&descriptor, signal),
-            Err(_) => rustix::process::kill_process(pid, signal),
-        };
+        // Kernels without such descriptors leave a gap of microseconds.
+        if self.alive() {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
     }
+}
+
+/// Whether this machine shows its processes.
+pub(super) fn visible() -> bool {
+    AgentProcess::of(std::process::id()).is_some()
 }
 
 /// This process, those it descends from, and the first one.
@@ -224,11 +235,11 @@ fn carries(pid: u32, marks: &[&str]) -> bool {
 }
 
 /// The real user id.
-fn uids(pid: u32) -> Option<Option<u32>> {
+fn user(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
     let status = status.ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    Some(line.split_ascii_whitespace().next().and_then(|uid| uid.parse().ok()))
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn boot_id() -> String {
@@ -270,7 +281,7 @@ mod tests {
             node: "none".to_owned(),
             uid: None,
         };
-        let members = belongings.members().unwrap();
+        let members = belongings.members(&BTreeSet::new()).unwrap();
         assert!(members.iter().all(|m| m.pid != me.pid && m.pid != parent && m.pid != 1));
     }
 }

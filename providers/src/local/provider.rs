@@ -19,6 +19,7 @@ use super::ending::{Ended, Ending};
 use super::failure::{Failure, lost};
 use super::gpus::Inventory;
 use super::offers::Machine;
+use super::process;
 use super::spawn::AgentProgram;
 use super::store::Store;
 use crate::clock::Clock;
@@ -33,7 +34,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Local {
     capabilities: Capabilities,
-    host: Arc<Host>,
+    pub(super) host: Arc<Host>,
     clock: Arc<dyn Clock>,
     stop_grace: Duration,
 }
@@ -45,6 +46,9 @@ impl Local {
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, LocalError> {
         config.check()?;
+        if !process::visible() {
+            return Err(LocalError::Processes);
+        }
         let inventory = match &config.gpus {
             Some(list) => Inventory::configured(list),
             None => Inventory::detect(&*clock).await,
@@ -96,11 +100,11 @@ impl Local {
     async fn work<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&Host, Timestamp) -> std::result::Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&Host, &dyn Clock) -> std::result::Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
         let host = Arc::clone(&self.host);
-        let now = self.clock.now();
-        tokio::task::spawn_blocking(move || work(&host, now))
+        let clock = Arc::clone(&self.clock);
+        tokio::task::spawn_blocking(move || work(&host, &*clock))
             .await
             .unwrap_or_else(|error| Err(lost(error)))
             .map_err(self.failed(operation))
@@ -146,8 +150,8 @@ impl OfferSource for Local {
     async fn offers(&self, scope: &OfferScope) -> Result<OfferSheet> {
         // A machine has no region: where only some are wanted, it is in none of them.
         let elsewhere = !scope.regions.is_empty();
-        self.work("offers", move |host, now| {
-            let mut sheet = host.offers(now)?;
+        self.work("offers", move |host, clock| {
+            let mut sheet = host.offers(clock.now())?;
             if elsewhere {
                 sheet.offers.clear();
             }
@@ -165,7 +169,7 @@ impl Provider for Local {
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Launched> {
         let request = request.clone();
-        self.work("launch", move |host, now| host.launch(&request, now)).await
+        self.work("launch", move |host, clock| host.launch(&request, clock)).await
     }
 
     async fn find(&self, lease: &LeaseId) -> Result<Found> {
@@ -174,7 +178,7 @@ impl Provider for Local {
     }
 
     async fn nodes(&self) -> Result<NodeList> {
-        self.work("nodes", |host, now| host.nodes(now)).await
+        self.work("nodes", |host, clock| host.nodes(clock.now())).await
     }
 
     async fn describe(&self, node: &NodeId) -> Result<NodeState> {
@@ -200,12 +204,15 @@ impl Provider for Local {
         let deadline = self.clock.now().checked_add(KILL_LIMIT).unwrap_or(Timestamp::MAX);
         loop {
             let shared = Arc::clone(&ending);
-            let left = self.work("terminate", move |_, _| shared.kill_all()).await?;
+            let left = self
+                .work("terminate", move |_, _| shared.kill_all().map_err(Failure::possible))
+                .await?;
             if left == 0 {
                 let shared = Arc::clone(&ending);
-                let clock = Arc::clone(&self.clock);
                 let ended = self
-                    .work("terminate", move |host, _| host.finish_end(&shared, &*clock))
+                    .work("terminate", move |host, clock| {
+                        host.finish_end(&shared, clock).map_err(Failure::possible)
+                    })
                     .await?;
                 if let Some(stopped_at) = ended {
                     return Ok(Terminated::Gone { stopped_at: Some(stopped_at) });
@@ -222,6 +229,6 @@ impl Provider for Local {
     async fn usage(&self, period: &Period) -> Result<UsageRecords> {
         let period = *period;
         let metering = self.capabilities.metering;
-        self.work("usage", move |host, now| host.usage(&period, &metering, now)).await
+        self.work("usage", move |host, clock| host.usage(&period, &metering, clock.now())).await
     }
 }

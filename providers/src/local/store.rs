@@ -175,7 +175,7 @@ impl Store {
             getrandom::fill(&mut bytes).map_err(io::Error::other)?;
             let text = format!("{NODE_PREFIX}{:08x}", u32::from_be_bytes(bytes));
             let node = NodeId::new(text).map_err(io::Error::other)?;
-            if !self.folder(&node).try_exists()? && archive::find(&self.root, &node)?.is_none() {
+            if !self.folder(&node).try_exists()? && archive::of_node(&self.root, &node)?.is_none() {
                 return Ok(node);
             }
         }
