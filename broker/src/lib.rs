@@ -7,6 +7,7 @@ pub mod blobs;
 mod disk;
 pub mod driver;
 pub mod jobs;
+pub mod logs;
 pub mod ports;
 pub mod serve;
 pub mod store;

@@ -1,0 +1,144 @@
+//! The logs of one data folder.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use runwhere_agent::protocol::{LogFrame, LogStream};
+use runwhere_model::{Lang, TrialId};
+use tokio::sync::watch;
+
+use super::LogError;
+use super::cursor::Cursor;
+use super::note::NoteRecord;
+use super::reader::{self, Export, Follower, Tail, TailLimits};
+use super::trial::{LogState, TrialLog};
+use crate::disk;
+
+/// Logs kept open although nobody uses them now.
+const KEPT_OPEN: usize = 128;
+/// Room beside the program's output for what agent and broker say.
+const SYSTEM_ROOM: u64 = 64 << 20;
+
+/// The store of logs. Only one process may have a data folder open.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    limit: u64,
+    // With the number of the last use, for closing the one that rested longest.
+    open: Mutex<(u64, HashMap<TrialId, Open>)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    log: Arc<TrialLog>,
+    used: u64,
+}
+
+impl Logs {
+    /// Opens (or makes) the folder. `max_bytes` is what one trial's program may write.
+    pub fn open(root: impl Into<PathBuf>, max_bytes: u64) -> Result<Self, LogError> {
+        let root = root.into();
+        disk::make_folder(&root)?;
+        let limit = max_bytes.saturating_add(SYSTEM_ROOM);
+        let open = Mutex::new((0, HashMap::new()));
+        Ok(Self { shared: Arc::new(Shared { root, limit, open }) })
+    }
+
+    /// Appends frames in order; those that are stored already are left out. Returns the number of
+    /// the last durable frame. After an error nothing of this append counts.
+    pub async fn append(&self, trial: &TrialId, frames: Vec<LogFrame>) -> Result<u64, LogError> {
+        self.with(trial, move |log| log.append(&frames)).await
+    }
+
+    /// Appends a note, once for each key.
+    pub async fn note(&self, trial: &TrialId, record: NoteRecord) -> Result<(), LogError> {
+        self.with(trial, move |log| log.note(record)).await
+    }
+
+    /// Says that nothing will follow; repeats are harmless.
+    pub async fn seal(&self, trial: &TrialId) -> Result<(), LogError> {
+        self.with(trial, |log| log.seal()).await
+    }
+
+    /// What is durable.
+    pub async fn state(&self, trial: &TrialId) -> Result<LogState, LogError> {
+        self.with(trial, |log| Ok(log.state())).await
+    }
+
+    /// A number that changes when more is durable.
+    pub async fn subscribe(&self, trial: &TrialId) -> Result<watch::Receiver<u64>, LogError> {
+        self.with(trial, |log| Ok(log.subscribe())).await
+    }
+
+    /// The last lines.
+    pub async fn tail(
+        &self,
+        trial: &TrialId,
+        limits: TailLimits,
+        lang: Lang,
+    ) -> Result<Tail, LogError> {
+        reader::tail(self.log(trial).await?, limits, lang).await
+    }
+
+    /// Reads from a cursor on; the default cursor is the beginning.
+    pub async fn follow(
+        &self,
+        trial: &TrialId,
+        from: Cursor,
+        lang: Lang,
+    ) -> Result<Follower, LogError> {
+        Ok(Follower::new(self.log(trial).await?, from, lang))
+    }
+
+    /// The raw bytes of one stream.
+    pub async fn export(&self, trial: &TrialId, stream: LogStream) -> Result<Export, LogError> {
+        Ok(Export::new(self.log(trial).await?, stream))
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        trial: &TrialId,
+        work: impl FnOnce(&TrialLog) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let shared = Arc::clone(&self.shared);
+        let trial = trial.clone();
+        disk::blocking(move || work(&*shared.log(&trial)?)).await?
+    }
+
+    async fn log(&self, trial: &TrialId) -> Result<Arc<TrialLog>, LogError> {
+        let shared = Arc::clone(&self.shared);
+        let trial = trial.clone();
+        disk::blocking(move || shared.log(&trial)).await?
+    }
+}
+
+impl Shared {
+    fn log(&self, trial: &TrialId) -> Result<Arc<TrialLog>, LogError> {
+        // Opening under the lock: a log must never be open twice.
+        let mut guard = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clock, open) = &mut *guard;
+        *clock += 1;
+        if let Some(entry) = open.get_mut(trial) {
+            entry.used = *clock;
+            return Ok(Arc::clone(&entry.log));
+        }
+        // The prefix keeps the ids `.` and `..` from being folders of another meaning.
+        let folder = self.root.join(format!("t-{trial}"));
+        let log = Arc::new(TrialLog::open(folder, self.limit)?);
+        open.insert(trial.clone(), Open { log: Arc::clone(&log), used: *clock });
+        if open.len() > KEPT_OPEN {
+            let resting = open.iter().filter(|(_, entry)| Arc::strong_count(&entry.log) == 1);
+            let longest = resting.min_by_key(|(_, entry)| entry.used).map(|(id, _)| id.clone());
+            if let Some(id) = longest {
+                open.remove(&id);
+            }
+        }
+        Ok(log)
+    }
+}
