@@ -17,10 +17,10 @@ use crate::api::agent::{AgentCaller, AgentRefusal, AgentService};
 use crate::driver::{Core, DriveError};
 use crate::store::{Row, StoreError, Transition};
 
-/// Last durable log frame of a trial's present lease.
+/// Last durable log frame that a lease's agent has sent.
 pub trait DurableFrames: std::fmt::Debug + Send + Sync + 'static {
-    /// Its sequence number; 0 for none.
-    fn durable_seq(&self, trial: &TrialId) -> u64;
+    /// Its sequence number; 0 for none, and for the agent of an earlier lease.
+    fn durable_seq(&self, trial: &TrialId, lease: &LeaseId) -> u64;
 }
 
 /// Agents over a driver.
@@ -182,7 +182,7 @@ impl AgentService for Agents {
                     reason: reason.map(str::to_owned),
                     deadline_at: None,
                     acked_event_seq: unit.trial.agent_seq,
-                    durable_log_seq: self.frames.durable_seq(&caller.trial),
+                    durable_log_seq: self.frames.durable_seq(&caller.trial, &caller.lease),
                 });
             }
             tokio::select! {

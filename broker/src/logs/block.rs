@@ -3,12 +3,12 @@
 //! | bytes | field, little-endian |
 //! | --- | --- |
 //! | 4 | `RWL1` |
-//! | 1, 3 | kind: 1 frames, 2 note, 3 seal; zeros |
+//! | 1, 3 | kind: 1 frames, 2 note, 3 seal, 4 session; zeros |
 //! | 4, 4 | length of the payload as stored (zstd) and before |
 //! | 8 | last frame number up to here |
 //! | 3 x 8 | bytes of each stream up to here |
 //! | 8 | notes up to here |
-//! | 8 | 1 + position of the newest note's block; 0 for none |
+//! | 2 x 8 | 1 + position of the newest note's, session's block; 0 for none |
 //! | 4 | line ends in this block |
 //! | 4, 4 | CRC-32 of the payload as stored, then of the header before it |
 //! | n | payload: frames as in the node protocol, or JSON |
@@ -27,7 +27,7 @@ use super::note::NoteRecord;
 
 const MAGIC: [u8; 4] = *b"RWL1";
 /// Bytes of a header.
-pub(super) const HEADER_BYTES: usize = 76;
+pub(super) const HEADER_BYTES: usize = 84;
 const TRAILER_BYTES: usize = 4;
 /// Most bytes of a payload before compression: one full frame and its header, and room.
 pub(super) const MAX_RAW_BYTES: usize = 2 << 20;
@@ -40,6 +40,7 @@ pub(super) enum Kind {
     Frames,
     Note,
     Seal,
+    Session,
 }
 
 /// What is known after a block.
@@ -49,6 +50,7 @@ pub(super) struct Totals {
     pub(super) ends: [u64; 3],
     pub(super) notes: u64,
     pub(super) newest_note: u64,
+    pub(super) newest_session: u64,
 }
 
 /// A block's header.
@@ -70,11 +72,21 @@ pub(super) struct NotePayload {
     pub(super) keys: Vec<String>,
 }
 
+/// The beginning of an agent's frames: a trial may have had an agent before, whose numbers began at
+/// 1 too. Stored numbers and offsets go on over all of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Session {
+    pub(super) lease: String,
+    pub(super) seq: u64,
+    pub(super) ends: [u64; 3],
+}
+
 /// What a block says, decoded.
 #[derive(Debug)]
 pub(super) enum Content {
     Frames(Vec<LogFrame>),
     Note(NotePayload),
+    Session(Session),
     Seal,
 }
 
@@ -97,20 +109,22 @@ impl Header {
             1 => Kind::Frames,
             2 => Kind::Note,
             3 => Kind::Seal,
+            4 => Kind::Session,
             _ => return None,
         };
         data.advance(3);
         let (stored, raw) = (data.get_u32_le(), data.get_u32_le());
         let last_seq = data.get_u64_le();
         let ends = [data.get_u64_le(), data.get_u64_le(), data.get_u64_le()];
-        let (notes, newest_note) = (data.get_u64_le(), data.get_u64_le());
+        let notes = data.get_u64_le();
+        let (newest_note, newest_session) = (data.get_u64_le(), data.get_u64_le());
         let (line_ends, crc) = (data.get_u32_le(), data.get_u32_le());
         let fits = stored as usize <= MAX_STORED_BYTES && raw as usize <= MAX_RAW_BYTES;
         fits.then_some(Self {
             kind,
             stored,
             raw,
-            totals: Totals { last_seq, ends, notes, newest_note },
+            totals: Totals { last_seq, ends, notes, newest_note, newest_session },
             line_ends,
             crc,
         })
@@ -133,6 +147,7 @@ pub(super) fn encode(
         Kind::Frames => 1,
         Kind::Note => 2,
         Kind::Seal => 3,
+        Kind::Session => 4,
     });
     out.put_bytes(0, 3);
     out.put_u32_le(payload.len() as u32);
@@ -141,6 +156,7 @@ pub(super) fn encode(
     totals.ends.iter().for_each(|end| out.put_u64_le(*end));
     out.put_u64_le(totals.notes);
     out.put_u64_le(totals.newest_note);
+    out.put_u64_le(totals.newest_session);
     out.put_u32_le(line_ends);
     out.put_u32_le(crc(&payload));
     let header_crc = crc(&out[begin..]);
@@ -191,6 +207,7 @@ pub(super) fn read(file: &File, at: u64, end: u64) -> Result<(Header, Content), 
     let content = match header.kind {
         Kind::Frames => Content::Frames(decode_frames(Bytes::from(raw)).map_err(|_| damaged())?),
         Kind::Note => Content::Note(serde_json::from_slice(&raw).map_err(|_| damaged())?),
+        Kind::Session => Content::Session(serde_json::from_slice(&raw).map_err(|_| damaged())?),
         Kind::Seal => Content::Seal,
     };
     Ok((header, content))

@@ -111,7 +111,7 @@ impl Lines {
                 self.notes = notes;
                 self.note(&payload.record, out);
             }
-            Content::Note(_) | Content::Seal => {}
+            Content::Note(_) | Content::Session(_) | Content::Seal => {}
         }
     }
 

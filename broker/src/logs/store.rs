@@ -4,16 +4,21 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use runwhere_agent::protocol::{LogFrame, LogStream};
-use runwhere_model::{Lang, TrialId};
+use runwhere_engine::PlatformLine;
+use runwhere_model::{Lang, LeaseId, TrialId};
+use runwhere_providers::Clock;
 use tokio::sync::watch;
 
 use super::LogError;
 use super::cursor::Cursor;
-use super::note::NoteRecord;
+use super::note::{Note, NoteRecord};
 use super::reader::{self, Export, Follower, Tail, TailLimits};
 use super::trial::{LogState, TrialLog};
+use crate::agents::DurableFrames;
 use crate::disk;
+use crate::ports::PlatformLog;
 
 /// Logs kept open although nobody uses them now.
 const KEPT_OPEN: usize = 128;
@@ -30,6 +35,7 @@ pub struct Logs {
 struct Shared {
     root: PathBuf,
     limit: u64,
+    clock: Arc<dyn Clock>,
     // With the number of the last use, for closing the one that rested longest.
     open: Mutex<(u64, HashMap<TrialId, Open>)>,
 }
@@ -42,18 +48,29 @@ struct Open {
 
 impl Logs {
     /// Opens (or makes) the folder. `max_bytes` is what one trial's program may write.
-    pub fn open(root: impl Into<PathBuf>, max_bytes: u64) -> Result<Self, LogError> {
+    pub fn open(
+        root: impl Into<PathBuf>,
+        max_bytes: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LogError> {
         let root = root.into();
         disk::make_folder(&root)?;
         let limit = max_bytes.saturating_add(SYSTEM_ROOM);
         let open = Mutex::new((0, HashMap::new()));
-        Ok(Self { shared: Arc::new(Shared { root, limit, open }) })
+        Ok(Self { shared: Arc::new(Shared { root, limit, clock, open }) })
     }
 
-    /// Appends frames in order; those that are stored already are left out. Returns the number of
-    /// the last durable frame. After an error nothing of this append counts.
-    pub async fn append(&self, trial: &TrialId, frames: Vec<LogFrame>) -> Result<u64, LogError> {
-        self.with(trial, move |log| log.append(&frames)).await
+    /// Appends frames of the agent of a lease, in order; those that are stored already are left
+    /// out. Returns the number of its last durable frame. After an error nothing of this append
+    /// counts. The caller makes sure that the agent of an earlier lease does not come back.
+    pub async fn append(
+        &self,
+        trial: &TrialId,
+        lease: &LeaseId,
+        frames: Vec<LogFrame>,
+    ) -> Result<u64, LogError> {
+        let lease = lease.clone();
+        self.with(trial, move |log| log.append(lease.as_str(), &frames)).await
     }
 
     /// Appends a note, once for each key.
@@ -140,5 +157,31 @@ impl Shared {
             }
         }
         Ok(log)
+    }
+}
+
+#[async_trait]
+impl PlatformLog for Logs {
+    async fn platform(&self, trial: &TrialId, lines: &[PlatformLine]) {
+        for line in lines {
+            // A phase happens once in a trial, so its name is the key.
+            let record = NoteRecord {
+                key: format!("phase.{line:?}"),
+                at: self.shared.clock.now(),
+                note: Note::Phase { line: *line },
+            };
+            match self.note(trial, record).await {
+                Ok(()) | Err(LogError::Sealed) => {}
+                Err(error) => tracing::warn!(%trial, %error, "a platform line was not stored"),
+            }
+        }
+    }
+}
+
+impl DurableFrames for Logs {
+    fn durable_seq(&self, trial: &TrialId, lease: &LeaseId) -> u64 {
+        // 0 is always true: the agent keeps what it is not told to be durable.
+        let state = self.shared.log(trial).map(|log| log.state()).unwrap_or_default();
+        if state.lease == lease.as_str() { state.durable_seq } else { 0 }
     }
 }

@@ -1,12 +1,14 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use runwhere_agent::protocol::{LogFrame, LogStream};
 use runwhere_engine::PlatformLine;
-use runwhere_model::{Lang, TrialId};
+use runwhere_model::{Lang, LeaseId, TrialId};
+use runwhere_providers::SystemClock;
 use tempfile::TempDir;
 
 use super::*;
@@ -17,8 +19,12 @@ fn trial() -> TrialId {
     TrialId::new("job-1.0").unwrap()
 }
 
+fn lease() -> LeaseId {
+    LeaseId::new("lease-1").unwrap()
+}
+
 fn open(folder: &Path) -> Logs {
-    Logs::open(folder, 1 << 30).unwrap()
+    Logs::open(folder, 1 << 30, Arc::new(SystemClock)).unwrap()
 }
 
 fn file(folder: &TempDir) -> std::path::PathBuf {
@@ -65,22 +71,22 @@ async fn raw(logs: &Logs, stream: LogStream) -> Vec<u8> {
 async fn repeats_and_overlaps_are_harmless_and_gaps_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let logs = open(folder.path());
-    assert_eq!(logs.append(&trial(), stdout(1, 0, b"one\n")).await.unwrap(), 1);
-    assert_eq!(logs.append(&trial(), stdout(1, 0, b"one\n")).await.unwrap(), 1);
+    assert_eq!(logs.append(&trial(), &lease(), stdout(1, 0, b"one\n")).await.unwrap(), 1);
+    assert_eq!(logs.append(&trial(), &lease(), stdout(1, 0, b"one\n")).await.unwrap(), 1);
     let mut ends = [0; 3];
     let both =
         frames(1, &mut ends, &[(LogStream::Stdout, b"one\n"), (LogStream::Stdout, b"two\n")]);
-    assert_eq!(logs.append(&trial(), both).await.unwrap(), 2);
+    assert_eq!(logs.append(&trial(), &lease(), both).await.unwrap(), 2);
     assert!(matches!(
-        logs.append(&trial(), stdout(4, 8, b"four\n")).await,
+        logs.append(&trial(), &lease(), stdout(4, 8, b"four\n")).await,
         Err(LogError::Gap { durable_seq: 2 })
     ));
     assert!(matches!(
-        logs.append(&trial(), stdout(3, 7, b"x")).await,
+        logs.append(&trial(), &lease(), stdout(3, 7, b"x")).await,
         Err(LogError::Offset { seq: 3, expected: 8, found: 7 })
     ));
     assert_eq!(raw(&logs, LogStream::Stdout).await, b"one\ntwo\n");
-    assert_eq!(logs.append(&trial(), Vec::new()).await.unwrap(), 2);
+    assert_eq!(logs.append(&trial(), &lease(), Vec::new()).await.unwrap(), 2);
 }
 
 #[tokio::test]
@@ -88,7 +94,7 @@ async fn notes_are_said_once_in_place_in_the_readers_language() {
     let folder = tempfile::tempdir().unwrap();
     let logs = open(folder.path());
     logs.note(&trial(), phase("a", PlatformLine::CreatingNode)).await.unwrap();
-    logs.append(&trial(), stdout(1, 0, b"Epoch 1\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(1, 0, b"Epoch 1\n")).await.unwrap();
     logs.note(&trial(), phase("b", PlatformLine::Running)).await.unwrap();
     let logs = open(folder.path());
     logs.note(&trial(), phase("a", PlatformLine::CreatingNode)).await.unwrap();
@@ -106,25 +112,48 @@ async fn notes_are_said_once_in_place_in_the_readers_language() {
         logs.note(&trial(), phase("c", PlatformLine::Running)).await,
         Err(LogError::Sealed)
     ));
-    assert!(matches!(logs.append(&trial(), stdout(2, 8, b"x")).await, Err(LogError::Sealed)));
-    assert_eq!(logs.append(&trial(), stdout(1, 0, b"Epoch 1\n")).await.unwrap(), 1);
+    assert!(matches!(
+        logs.append(&trial(), &lease(), stdout(2, 8, b"x")).await,
+        Err(LogError::Sealed)
+    ));
+    assert_eq!(logs.append(&trial(), &lease(), stdout(1, 0, b"Epoch 1\n")).await.unwrap(), 1);
     assert!(open(folder.path()).state(&trial()).await.unwrap().sealed);
+}
+
+#[tokio::test]
+async fn the_agent_of_another_lease_counts_from_one_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = open(folder.path());
+    let second = LeaseId::new("lease-2").unwrap();
+    logs.append(&trial(), &lease(), stdout(1, 0, b"one\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(2, 4, b"two\n")).await.unwrap();
+    assert_eq!(logs.append(&trial(), &second, stdout(1, 0, b"three\n")).await.unwrap(), 1);
+    let logs = open(folder.path());
+    assert_eq!(logs.append(&trial(), &second, stdout(1, 0, b"three\n")).await.unwrap(), 1);
+    assert!(matches!(
+        logs.append(&trial(), &second, stdout(3, 9, b"x")).await,
+        Err(LogError::Gap { durable_seq: 1 })
+    ));
+    assert_eq!(logs.append(&trial(), &second, stdout(2, 6, b"four\n")).await.unwrap(), 2);
+    let state = logs.state(&trial()).await.unwrap();
+    assert_eq!((state.lease.as_str(), state.durable_seq), ("lease-2", 2));
+    assert_eq!(raw(&logs, LogStream::Stdout).await, b"one\ntwo\nthree\nfour\n");
 }
 
 #[tokio::test]
 async fn every_torn_end_is_cut_to_whole_blocks_and_appending_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let logs = open(folder.path());
-    logs.append(&trial(), stdout(1, 0, b"one\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(1, 0, b"one\n")).await.unwrap();
     let first = std::fs::metadata(file(&folder)).unwrap().len();
-    logs.append(&trial(), stdout(2, 4, b"two\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(2, 4, b"two\n")).await.unwrap();
     let whole = std::fs::read(file(&folder)).unwrap();
     drop(logs);
     for cut in first..whole.len() as u64 {
         std::fs::write(file(&folder), &whole[..cut as usize]).unwrap();
         let logs = open(folder.path());
         assert_eq!(logs.state(&trial()).await.unwrap().durable_seq, 1, "{cut}");
-        assert_eq!(logs.append(&trial(), stdout(2, 4, b"two\n")).await.unwrap(), 2);
+        assert_eq!(logs.append(&trial(), &lease(), stdout(2, 4, b"two\n")).await.unwrap(), 2);
         assert_eq!(std::fs::read(file(&folder)).unwrap(), whole);
     }
     // What a power cut leaves: a length without content.
@@ -139,11 +168,15 @@ async fn every_torn_end_is_cut_to_whole_blocks_and_appending_goes_on() {
 async fn a_damaged_byte_in_the_middle_is_reported_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let logs = open(folder.path());
-    logs.append(&trial(), stdout(1, 0, b"one\n")).await.unwrap();
-    logs.append(&trial(), stdout(2, 4, b"two\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(1, 0, b"one\n")).await.unwrap();
+    let whole = std::fs::metadata(file(&folder)).unwrap().len();
+    logs.append(&trial(), &lease(), stdout(2, 4, b"two\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(3, 8, b"three\n")).await.unwrap();
     let damaged = std::fs::OpenOptions::new().write(true).open(file(&folder)).unwrap();
-    damaged.write_all_at(b"X", 80).unwrap();
-    assert!(matches!(logs.tail(&trial(), ALL, Lang::Zh).await, Err(LogError::Damaged(0))));
+    damaged.write_all_at(b"X", whole + 90).unwrap();
+    assert!(
+        matches!(logs.tail(&trial(), ALL, Lang::Zh).await, Err(LogError::Damaged(at)) if at == whole)
+    );
 }
 
 #[tokio::test]
@@ -159,7 +192,7 @@ async fn lines_end_as_terminals_and_windows_end_them() {
         (LogStream::Stderr, b"or\nend\r"),
         (LogStream::Stdout, b"\xad\n\nlast"),
     ];
-    logs.append(&trial(), frames(1, &mut ends, &parts)).await.unwrap();
+    logs.append(&trial(), &lease(), frames(1, &mut ends, &parts)).await.unwrap();
     assert_eq!(
         texts(&logs, ALL).await,
         ["a", "b", "", " 1%", " 2%", "error", "c\u{fffd}中", "", "last", "end"]
@@ -182,7 +215,7 @@ async fn the_last_lines_are_found_from_the_end() {
             (LogStream::Stderr, b"e".as_slice()),
             (LogStream::Stdout, &text.as_bytes()[half..]),
         ];
-        logs.append(&trial(), frames(1 + batch * 3, &mut ends, &parts)).await.unwrap();
+        logs.append(&trial(), &lease(), frames(1 + batch * 3, &mut ends, &parts)).await.unwrap();
     }
     for lines in [1, 2, 49, 50, 51, 1234, 10_000] {
         let limits = TailLimits { lines, bytes: usize::MAX, ended: false };
@@ -205,10 +238,10 @@ async fn a_50_mb_line_comes_in_pieces_that_join_to_it() {
     let mut next = 1;
     for chunk in long.as_bytes().chunks(900_001).collect::<Vec<_>>().chunks(15) {
         let parts: Vec<_> = chunk.iter().map(|chunk| (LogStream::Stdout, *chunk)).collect();
-        logs.append(&trial(), frames(next, &mut ends, &parts)).await.unwrap();
+        logs.append(&trial(), &lease(), frames(next, &mut ends, &parts)).await.unwrap();
         next += parts.len() as u64;
     }
-    logs.append(&trial(), stdout(next, ends[1], b"\nafter\n")).await.unwrap();
+    logs.append(&trial(), &lease(), stdout(next, ends[1], b"\nafter\n")).await.unwrap();
     let mut follower = logs.follow(&trial(), Cursor::default(), Lang::Zh).await.unwrap();
     let mut joined = String::new();
     let mut lines = Vec::new();
@@ -237,10 +270,15 @@ async fn a_follower_waits_and_a_made_up_cursor_is_refused() {
     assert!(follower.next().await.unwrap().is_none());
     let appending = logs.clone();
     let append = tokio::spawn(async move {
-        appending.append(&trial(), stdout(1, 0, b"one\ntw")).await.unwrap();
+        appending.append(&trial(), &lease(), stdout(1, 0, b"one\ntw")).await.unwrap();
     });
-    follower.changed().await;
-    let lines = follower.next().await.unwrap().unwrap();
+    let mut lines = Vec::new();
+    while lines.is_empty() {
+        match follower.next().await.unwrap() {
+            Some(fresh) => lines = fresh,
+            None => follower.changed().await,
+        }
+    }
     assert_eq!(lines[0].text, "one");
     append.await.unwrap();
     assert_eq!(follower.flush()[0].text, "tw");
@@ -259,7 +297,7 @@ async fn a_disk_without_room_keeps_what_was_acknowledged_and_recovers() {
     // The limit stands for the disk: a file size limit is an error of the same class, but a
     // process-wide one would hit other tests.
     let folder = tempfile::tempdir().unwrap();
-    let logs = Logs::open(folder.path(), 0).unwrap();
+    let logs = Logs::open(folder.path(), 0, Arc::new(SystemClock)).unwrap();
     let noise: Vec<u8> =
         (0..1_000_000_u32).flat_map(|n| n.wrapping_mul(2654435761).to_le_bytes()).collect();
     let mut ends = [0; 3];
@@ -267,7 +305,7 @@ async fn a_disk_without_room_keeps_what_was_acknowledged_and_recovers() {
     let durable = loop {
         let parts: Vec<_> = noise.chunks(1_000_000).map(|c| (LogStream::Stdout, c)).collect();
         let before = ends;
-        match logs.append(&trial(), frames(next, &mut ends, &parts)).await {
+        match logs.append(&trial(), &lease(), frames(next, &mut ends, &parts)).await {
             Ok(durable) => next = durable + 1,
             Err(LogError::TooLarge { .. }) => break (next - 1, before[1]),
             Err(other) => panic!("{other}"),
@@ -289,8 +327,8 @@ async fn appends_at_once_all_become_durable() {
                 logs.note(&trial(), phase(&format!("k{}", n % 20), PlatformLine::Running)).await
             }
         });
-    let trial = trial();
-    let frames = logs.append(&trial, stdout(1, 0, b"x\n"));
+    let (trial, lease) = (trial(), lease());
+    let frames = logs.append(&trial, &lease, stdout(1, 0, b"x\n"));
     let notes = futures_util::future::join_all(notes);
     let (notes, frames) = futures_util::future::join(notes, frames).await;
     assert!(notes.iter().all(Result::is_ok) && frames.is_ok());
@@ -322,7 +360,7 @@ proptest! {
                     .iter()
                     .map(|(s, b)| (LogStream::from_number(*s).unwrap(), b.as_slice()))
                     .collect();
-                logs.append(&trial(), frames(next, &mut ends, &parts)).await.unwrap();
+                logs.append(&trial(), &lease(), frames(next, &mut ends, &parts)).await.unwrap();
                 next += parts.len() as u64;
                 let key = number.to_string();
                 logs.note(&trial(), phase(&key, PlatformLine::Running)).await.unwrap();

@@ -11,7 +11,7 @@ use runwhere_agent::protocol::{FRAME_HEADER_BYTES, LogFrame, encode_frames};
 use tokio::sync::watch;
 
 use super::LogError;
-use super::block::{self, Content, Kind, NotePayload, Totals};
+use super::block::{self, Content, Kind, NotePayload, Session, Totals};
 use super::note::NoteRecord;
 use crate::disk;
 
@@ -25,9 +25,11 @@ const BLOCK_BYTES: usize = 1 << 20;
 const MAX_NOTES: usize = 1000;
 
 /// What is durable of a log.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LogState {
-    /// The last frame.
+    /// The lease whose agent wrote last; empty for none.
+    pub lease: String,
+    /// The last frame of that agent.
     pub durable_seq: u64,
     /// Stored bytes of the streams system, stdout, stderr.
     pub bytes: [u64; 3],
@@ -51,6 +53,7 @@ struct Inner {
     // `None` until the first append: a reader makes no files.
     file: Option<Arc<File>>,
     keys: HashSet<String>,
+    session: Session,
     written: Point,
     durable: Point,
     // Counts the times that unsynced blocks were thrown away.
@@ -73,12 +76,7 @@ impl TrialLog {
         match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => {
                 let point = recover(&file)?;
-                if point.totals.newest_note > 0 {
-                    let at = point.totals.newest_note - 1;
-                    if let (_, Content::Note(payload)) = block::read(&file, at, point.len)? {
-                        inner.keys = payload.keys.into_iter().collect();
-                    }
-                }
+                (inner.keys, inner.session) = remembered(&file, &point)?;
                 inner.file = Some(Arc::new(file));
                 (inner.written, inner.durable) = (point, point);
             }
@@ -90,9 +88,11 @@ impl TrialLog {
     }
 
     pub(super) fn state(&self) -> LogState {
-        let point = self.lock().durable;
+        let inner = self.lock();
+        let point = inner.durable;
         LogState {
-            durable_seq: point.totals.last_seq,
+            lease: inner.session.lease.clone(),
+            durable_seq: point.totals.last_seq.saturating_sub(inner.session.seq),
             bytes: point.totals.ends,
             sealed: point.sealed,
         }
@@ -108,30 +108,54 @@ impl TrialLog {
         inner.file.clone().map(|file| (file, inner.durable))
     }
 
-    /// Appends frames that are not stored yet and returns the last durable one.
-    pub(super) fn append(&self, frames: &[LogFrame]) -> Result<u64, LogError> {
-        let (end, generation) = {
+    /// Appends frames of a lease's agent that are not stored yet and returns its last durable one.
+    pub(super) fn append(&self, lease: &str, frames: &[LogFrame]) -> Result<u64, LogError> {
+        let (end, generation, base) = {
             let mut inner = self.lock();
+            if inner.session.lease != lease && !frames.is_empty() {
+                self.begin(&mut inner, lease)?;
+            }
+            let base = inner.session.seq;
             let totals = inner.written.totals;
-            let known = frames.partition_point(|frame| frame.seq <= totals.last_seq);
+            let known = frames.partition_point(|frame| frame.seq <= totals.last_seq - base);
             let fresh = &frames[known..];
             if !fresh.is_empty() {
                 if inner.written.sealed {
                     return Err(LogError::Sealed);
                 }
-                let (data, totals) = self.encode(totals, fresh).map_err(|error| match error {
+                let fresh = rebased(&inner.session, fresh);
+                let (data, totals) = self.encode(totals, &fresh).map_err(|error| match error {
                     // Only what is durable may be dropped by the sender.
-                    LogError::Gap { .. } => {
-                        LogError::Gap { durable_seq: inner.durable.totals.last_seq }
+                    LogError::Gap { .. } => LogError::Gap {
+                        durable_seq: inner.durable.totals.last_seq.saturating_sub(base),
+                    },
+                    LogError::Offset { seq, expected, found } => {
+                        LogError::Offset { seq: seq - base, expected, found }
                     }
                     other => other,
                 })?;
                 self.write(&mut inner, &data, totals, false)?;
             }
-            (inner.written.len, inner.generation)
+            (inner.written.len, inner.generation, base)
         };
         self.make_durable(end, generation)?;
-        Ok(self.lock().durable.totals.last_seq)
+        Ok(self.lock().durable.totals.last_seq.saturating_sub(base))
+    }
+
+    /// From here on the frames are those of another lease's agent.
+    fn begin(&self, inner: &mut Inner, lease: &str) -> Result<(), LogError> {
+        if inner.written.sealed {
+            return Err(LogError::Sealed);
+        }
+        let mut totals = inner.written.totals;
+        let session = Session { lease: lease.to_owned(), seq: totals.last_seq, ends: totals.ends };
+        totals.newest_session = inner.written.len + 1;
+        let raw = serde_json::to_vec(&session).map_err(|error| LogError::Io(error.into()))?;
+        let mut data = Vec::new();
+        block::encode(&mut data, Kind::Session, totals, 0, &raw)?;
+        self.write(inner, &data, totals, false)?;
+        inner.session = session;
+        Ok(())
     }
 
     fn encode(
@@ -289,14 +313,7 @@ impl TrialLog {
             Err(error) => {
                 inner.written = inner.durable;
                 inner.generation += 1;
-                let keys = match inner.durable.totals.newest_note {
-                    0 => Vec::new(),
-                    note => match block::read(&file, note - 1, inner.durable.len) {
-                        Ok((_, Content::Note(payload))) => payload.keys,
-                        Ok(_) | Err(_) => Vec::new(),
-                    },
-                };
-                inner.keys = keys.into_iter().collect();
+                (inner.keys, inner.session) = remembered(&file, &inner.durable).unwrap_or_default();
                 file.set_len(inner.durable.len)?;
                 Err(error.into())
             }
@@ -306,6 +323,34 @@ impl TrialLog {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The keys of notes and the session at a point.
+fn remembered(file: &File, point: &Point) -> Result<(HashSet<String>, Session), LogError> {
+    let mut keys = HashSet::new();
+    let mut session = Session::default();
+    if let Some(at) = point.totals.newest_note.checked_sub(1)
+        && let (_, Content::Note(payload)) = block::read(file, at, point.len)?
+    {
+        keys = payload.keys.into_iter().collect();
+    }
+    if let Some(at) = point.totals.newest_session.checked_sub(1)
+        && let (_, Content::Session(found)) = block::read(file, at, point.len)?
+    {
+        session = found;
+    }
+    Ok((keys, session))
+}
+
+/// Frames as they are stored: numbers and offsets go on over all sessions.
+fn rebased(session: &Session, frames: &[LogFrame]) -> Vec<LogFrame> {
+    let mut frames = frames.to_vec();
+    for frame in &mut frames {
+        frame.seq = frame.seq.saturating_add(session.seq);
+        let base = session.ends[usize::from(frame.stream.number())];
+        frame.offset = frame.offset.saturating_add(base);
+    }
+    frames
 }
 
 /// Finds what is intact and cuts off the rest.
