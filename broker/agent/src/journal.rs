@@ -91,9 +91,14 @@ impl Journal {
     /// Adds an event, durable when this returns. On a disk that stays full it is kept in memory
     /// only, so that a live broker still learns the result.
     pub(crate) async fn append(&self, kind: EventKind) -> u64 {
+        self.append_all(vec![kind]).await
+    }
+
+    /// Adds several events with one write; the number of the last.
+    pub(crate) async fn append_all(&self, kinds: Vec<EventKind>) -> u64 {
         let at = clock::now();
         for attempt in 1.. {
-            match self.try_append(at, &kind, attempt > FULL_DISK_TRIES) {
+            match self.try_append(at, &kinds, attempt > FULL_DISK_TRIES) {
                 Ok(seq) => {
                     self.last.send_replace(seq);
                     return seq;
@@ -112,15 +117,19 @@ impl Journal {
     fn try_append(
         &self,
         at: jiff::Timestamp,
-        kind: &EventKind,
+        kinds: &[EventKind],
         memory_only: bool,
     ) -> io::Result<u64> {
         let mut inner = self.inner();
-        let event = Event { seq: inner.events.len() as u64 + 1, at, kind: kind.clone() };
-        let seq = event.seq;
+        let first = inner.events.len() as u64 + 1;
+        let events: Vec<Event> =
+            (first..).zip(kinds).map(|(seq, kind)| Event { seq, at, kind: kind.clone() }).collect();
         if !memory_only {
-            let mut line = serde_json::to_vec(&event).map_err(io::Error::other)?;
-            line.push(b'\n');
+            let mut line = Vec::new();
+            for event in &events {
+                serde_json::to_writer(&mut line, event).map_err(io::Error::other)?;
+                line.push(b'\n');
+            }
             let len = inner.len;
             let written = inner.file.write_all(&line).and_then(|()| inner.file.sync_data());
             if let Err(error) = written {
@@ -130,8 +139,8 @@ impl Journal {
             }
             inner.len += line.len() as u64;
         }
-        inner.events.push(event);
-        Ok(seq)
+        inner.events.extend(events);
+        Ok(inner.events.len() as u64)
     }
 
     /// Number of the last event, 0 for none.

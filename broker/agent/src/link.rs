@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -52,6 +52,7 @@ pub(crate) struct Link {
     epoch: AtomicU64,
     ttl: Duration,
     contact: Mutex<Instant>,
+    failing: AtomicBool,
     closed: watch::Sender<Option<Closed>>,
 }
 
@@ -87,6 +88,7 @@ impl Link {
             epoch: AtomicU64::new(0),
             ttl: Duration::from_secs(bootstrap.agent_ttl_seconds.max(1)),
             contact: Mutex::new(Instant::now()),
+            failing: AtomicBool::new(false),
             closed: watch::channel(None).0,
         })
     }
@@ -108,6 +110,11 @@ impl Link {
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
+    }
+
+    /// Whether the last thing heard of the broker was an error or nothing.
+    pub(crate) fn failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     fn close(&self, why: Closed) {
@@ -277,7 +284,7 @@ impl Link {
                     if !status.is_server_error() {
                         *self.contact.lock().unwrap_or_else(PoisonError::into_inner) =
                             Instant::now();
-                        // Wakes `closed`, which computes the deadline anew when it is due.
+                        self.failing.store(false, Ordering::Relaxed);
                     }
                     match status {
                         status if status.is_success() => return Ok(response),
@@ -308,6 +315,7 @@ impl Link {
         problem: &str,
         pause: &mut Pause,
     ) -> Result<(), LinkError> {
+        self.failing.store(true, Ordering::Relaxed);
         let pause = pause.next();
         tracing::debug!(call, problem, ?pause, "call will be repeated");
         let mut closed = self.closed.subscribe();

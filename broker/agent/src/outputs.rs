@@ -6,12 +6,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use sha2::Digest as _;
-use tokio::time::Instant;
+use tokio::sync::watch;
 
 use crate::files::safe_folder;
 use crate::journal::Journal;
@@ -22,6 +24,8 @@ use crate::workfolder::{Originals, Stamp};
 const MAX_SKIPPED: usize = 1000;
 const CHUNK: usize = 256 << 10;
 const TRIES: u32 = 5;
+const PARALLEL: usize = 16;
+const BUDGET_TICK: Duration = Duration::from_millis(200);
 /// Worth a question whether the broker has it already.
 const ASK_FIRST_BYTES: u64 = 1 << 20;
 /// Files at least this long whose blocks hold less than half are called sparse.
@@ -55,10 +59,9 @@ pub(crate) struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// Collects within the bounds of the assignment and writes all of it into the journal.
+    /// Collects within the bounds of the assignment and writes all of it into the journal. Time in
+    /// which the broker cannot be reached does not count.
     pub(crate) async fn run(&self) {
-        let deadline =
-            Instant::now() + Duration::from_secs(self.assignment.collect.max_seconds.max(1));
         let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
         let found = tokio::task::spawn_blocking(move || find(&work, checkpoint.as_deref())).await;
         let Found { files, mut skipped } = found.unwrap_or_default();
@@ -77,49 +80,75 @@ impl Collector<'_> {
         {
             note(path, "outside_work_folder");
         }
-        for candidate in files {
-            let name = &candidate.name;
-            if done.contains(name.as_str()) {
-                continue;
+        let used = AtomicU64::new(bytes);
+        let (over, _) = watch::channel(false);
+        let budget = Duration::from_secs(self.assignment.collect.max_seconds.max(1));
+        let clock = async {
+            spend(self.link, budget).await;
+            over.send_replace(true);
+            std::future::pending().await
+        };
+        let brought = stream::iter(files)
+            .filter(|candidate| std::future::ready(!done.contains(candidate.name.as_str())))
+            .map(|candidate| async {
+                let mut over = over.subscribe();
+                let result = tokio::select! {
+                    biased;
+                    _ = over.wait_for(|over| *over) => Err(Problem::Late),
+                    result = self.bring(&candidate, &used) => result,
+                };
+                (candidate, result)
+            })
+            .buffered(PARALLEL)
+            // One fsync of the journal for all that has arrived meanwhile.
+            .ready_chunks(PARALLEL);
+        let store = async {
+            let mut brought = std::pin::pin!(brought);
+            while let Some(chunk) = brought.next().await {
+                let mut outputs = Vec::new();
+                for (candidate, result) in chunk {
+                    let problem = match result {
+                        Ok(None) => continue,
+                        Ok(Some(StoredOutput { size, sha256 })) => {
+                            let Candidate { name: path, checkpoint, .. } = candidate;
+                            let output = EventKind::Output { path, sha256, size, checkpoint };
+                            outputs.push(output);
+                            count += 1;
+                            bytes += size;
+                            continue;
+                        }
+                        Err(problem) => problem,
+                    };
+                    let (reason, whole) = match problem {
+                        Problem::Skip("over_max_bytes") => {
+                            ("over_max_bytes", Some("over_max_bytes".to_owned()))
+                        }
+                        Problem::Skip(reason) => (reason, None),
+                        Problem::Late => ("over_max_seconds", Some("over_max_seconds".to_owned())),
+                        Problem::NotStored => {
+                            ("not_uploaded", Some("the broker did not store it whole".to_owned()))
+                        }
+                        Problem::Link(LinkError::Closed(_)) => return false,
+                        Problem::Link(error) => ("not_uploaded", Some(error.to_string())),
+                    };
+                    failed = whole.or(failed.take());
+                    note(&candidate.name, reason);
+                }
+                if !outputs.is_empty() {
+                    self.journal.append_all(outputs).await;
+                }
             }
-            let room = self.assignment.collect.max_bytes.saturating_sub(bytes);
-            let one = self.bring(&candidate, room);
-            match tokio::time::timeout_at(deadline, one).await {
-                Ok(Ok(Some(stored))) => {
-                    self.journal
-                        .append(EventKind::Output {
-                            path: candidate.name.clone(),
-                            sha256: stored.sha256,
-                            size: stored.size,
-                            checkpoint: candidate.checkpoint,
-                        })
-                        .await;
-                    count += 1;
-                    bytes += stored.size;
-                }
-                Ok(Ok(None)) => {}
-                Ok(Err(Problem::Skip(reason))) => {
-                    if reason == "over_max_bytes" {
-                        failed = Some(reason.to_owned());
-                    }
-                    note(name, reason);
-                }
-                Ok(Err(Problem::Link(LinkError::Closed(_)))) => return,
-                Ok(Err(Problem::Link(error))) => {
-                    failed = Some(error.to_string());
-                    note(name, "not_uploaded");
-                }
-                Ok(Err(Problem::NotStored)) => {
-                    failed = Some("the broker did not store it whole".to_owned());
-                    note(name, "not_uploaded");
-                }
-                Err(_) => {
-                    failed = Some("over_max_seconds".to_owned());
-                    note(name, "over_max_seconds");
-                }
-            }
+            true
+        };
+        let whole = tokio::select! {
+            whole = store => whole,
+            () = clock => false,
+        };
+        if whole {
+            self.journal
+                .append(EventKind::Collected { files: count, bytes, skipped, failed })
+                .await;
         }
-        self.journal.append(EventKind::Collected { files: count, bytes, skipped, failed }).await;
     }
 
     fn checkpoint(&self) -> Option<PathBuf> {
@@ -134,10 +163,12 @@ impl Collector<'_> {
     async fn bring(
         &self,
         candidate: &Candidate,
-        room: u64,
+        used: &AtomicU64,
     ) -> Result<Option<StoredOutput>, Problem> {
         let (work, path) = (self.work.to_owned(), candidate.path.clone());
         let original = self.originals.get(&candidate.name).copied();
+        let max_bytes = self.assignment.collect.max_bytes;
+        let room = max_bytes.saturating_sub(used.load(Ordering::Relaxed));
         let measured = tokio::task::spawn_blocking(move || {
             let mut file = open_beneath(&work, &path)?;
             let before = file.metadata()?;
@@ -162,9 +193,6 @@ impl Collector<'_> {
             if original.is_some_and(|original| original.sha256 == sha256) {
                 return Ok(Measured::Unchanged);
             }
-            if size > room {
-                return Ok(Measured::TooLarge);
-            }
             Ok::<_, io::Error>(Measured::New(StoredOutput { size, sha256 }))
         })
         .await;
@@ -176,6 +204,10 @@ impl Collector<'_> {
             Ok(Ok(Measured::Changing)) => return Err(Problem::Skip("changed_while_read")),
             Ok(Err(_)) | Err(_) => return Err(Problem::Skip("unreadable")),
         };
+        let take = |used: u64| used.checked_add(stored.size).filter(|sum| *sum <= max_bytes);
+        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(Problem::Skip("over_max_bytes"));
+        }
         if stored.size >= ASK_FIRST_BYTES && self.read_back(&stored).await? {
             return Ok(Some(stored));
         }
@@ -234,6 +266,7 @@ enum Measured {
 #[derive(Debug)]
 enum Problem {
     Skip(&'static str),
+    Late,
     NotStored,
     Link(LinkError),
 }
@@ -241,6 +274,18 @@ enum Problem {
 impl From<LinkError> for Problem {
     fn from(error: LinkError) -> Self {
         Self::Link(error)
+    }
+}
+
+// Returns once `budget` is used up, not counting the time in which the broker is away.
+async fn spend(link: &Link, budget: Duration) {
+    let mut left = budget;
+    while !left.is_zero() {
+        let tick = BUDGET_TICK.min(left);
+        tokio::time::sleep(tick).await;
+        if !link.failing() {
+            left -= tick;
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use sha2::Digest as _;
 
 use crate::files::safe_path;
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, Pause};
 use crate::protocol::{Assignment, Digest, DropTo, SyncFile};
 
 const PARALLEL: usize = 6;
@@ -194,19 +194,30 @@ async fn fetch(
     file: &SyncFile,
 ) -> Result<(), String> {
     let temp = folders.incoming.join(number.to_string());
-    let mut problem = String::new();
-    for _ in 0..TRIES {
+    let mut wrong = 0;
+    let mut pause = Pause::default();
+    loop {
         match download(link, &temp, file).await {
             Ok(()) => return place(folders, &temp, path, file).map_err(|error| error.to_string()),
             Err(Broken::Final(reason)) => return Err(reason),
-            Err(Broken::Again(reason)) => problem = reason,
+            Err(Broken::Content(reason)) => {
+                wrong += 1;
+                if wrong >= TRIES {
+                    return Err(reason.to_owned());
+                }
+            }
+            Err(Broken::Line(problem)) => tracing::debug!(problem, "download will be repeated"),
         }
+        tokio::time::sleep(pause.next()).await;
     }
-    Err(problem)
 }
 
 enum Broken {
-    Again(String),
+    /// The line: repeated for as long as the session lives.
+    Line(String),
+    /// Not what was asked for: repeated a few times.
+    Content(&'static str),
+    /// Cannot get better.
     Final(String),
 }
 
@@ -227,17 +238,17 @@ async fn download(link: &Link, temp: &Path, file: &SyncFile) -> Result<(), Broke
             Ok(Some(chunk)) => {
                 size += chunk.len() as u64;
                 if size > file.size {
-                    return Err(Broken::Again("is longer than the manifest says".to_owned()));
+                    return Err(Broken::Content("is longer than the manifest says"));
                 }
                 hash.update(&chunk);
                 out.write_all(&chunk).map_err(local)?;
             }
             Ok(None) => break,
-            Err(error) => return Err(Broken::Again(error.without_url().to_string())),
+            Err(error) => return Err(Broken::Line(error.without_url().to_string())),
         }
     }
     if size != file.size || Digest::finish(hash) != file.sha256 {
-        return Err(Broken::Again("is not what the manifest says".to_owned()));
+        return Err(Broken::Content("is not what the manifest says"));
     }
     let mode = file.mode.unwrap_or(0o644) & 0o777;
     // Without its owner's right to read, the file could not even be collected.

@@ -167,6 +167,7 @@ pub struct SkippedFile {
     /// Relative to the work folder; replacement characters where it is not UTF-8.
     pub path: String,
     /// `symlink`, `socket`, `fifo`, `device`, `sparse`, `changed_while_read`, `unreadable`,
-    /// `name_not_utf8`, `outside_work_folder`, `over_max_bytes` or `over_max_seconds`.
+    /// `name_not_utf8`, `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or
+    /// `not_uploaded`.
     pub reason: String,
 }

@@ -121,12 +121,14 @@ struct Worker {
     max_log_bytes: u64,
     cap_marked: bool,
     dropped: u64,
+    dropped_told: u64,
     batch: Vec<u8>,
     batch_first: u64,
     file: Option<File>,
     unsynced: u64,
     last_sync: Instant,
     last_flush: Instant,
+    full: bool,
     blocked: Option<Blocked>,
 }
 
@@ -156,12 +158,14 @@ impl Worker {
             max_log_bytes,
             cap_marked: false,
             dropped: 0,
+            dropped_told: 0,
             batch: Vec::with_capacity(BATCH_BYTES + MAX_FRAME_BYTES),
             batch_first: tail.last_seq + 1,
             file: None,
             unsynced: 0,
             last_sync: Instant::now(),
             last_flush: Instant::now(),
+            full: false,
             blocked: None,
         })
     }
@@ -275,8 +279,14 @@ impl Worker {
     }
 
     fn store(&mut self, record: Held) {
-        let Err(error) = self.write(&record) else { return };
-        tracing::warn!(%error, "cannot write the log spool; sending from memory");
+        let Err(error) = self.write(&record) else {
+            self.full = false;
+            return;
+        };
+        // Once for each time the disk fills up, not for each batch.
+        if !std::mem::replace(&mut self.full, true) {
+            tracing::warn!(%error, "cannot write the log spool; sending from memory");
+        }
         self.hold(record);
         let since = Instant::now();
         while since.elapsed() < FULL_DISK_PATIENCE {
@@ -285,6 +295,11 @@ impl Worker {
             }
         }
         self.blocked = Some(Blocked::default());
+    }
+
+    fn tell_dropped(&mut self) {
+        self.dropped_told = self.dropped;
+        self.add(LogStream::System, texts::log_dropped(self.dropped).as_bytes());
     }
 
     fn hold(&self, record: Held) {
@@ -313,7 +328,7 @@ impl Worker {
             return;
         }
         let Some(blocked) = self.blocked.take() else { return };
-        self.add(LogStream::System, texts::log_dropped(self.dropped).as_bytes());
+        self.tell_dropped();
         for (stream, bytes) in blocked.tail {
             self.data(stream, bytes);
         }
@@ -376,8 +391,8 @@ impl Worker {
                 self.unblock(FULL_DISK_RETRY);
             }
         }
-        if self.dropped > 0 {
-            self.add(LogStream::System, texts::log_dropped(self.dropped).as_bytes());
+        if self.dropped > self.dropped_told {
+            self.tell_dropped();
             self.flush();
             if self.blocked.is_some() {
                 self.reserve.release();

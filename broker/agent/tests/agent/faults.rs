@@ -135,3 +135,36 @@ fn a_killed_agent_sends_what_it_had_spooled() {
     broker.wait("done", done);
     assert!(log_of(&broker, LogStream::Stdout) == fs::read(&copy).unwrap());
 }
+
+#[test]
+fn time_without_a_broker_does_not_count_against_the_outputs() {
+    let mut assignment = shell(
+        "i=0; while [ $i -lt 60 ]; do echo $i > f$i; i=$((i+1)); done; \
+         head -c 3000000 /dev/zero > big; echo ready; cat \"$GATE\"",
+    );
+    assignment.collect.max_seconds = 4;
+    let mut broker = Broker::start(assignment, Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    let gate = node.outside("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    broker.seen(|seen| {
+        let env = &mut seen.assignment.as_mut().unwrap().env;
+        env.insert("GATE".to_owned(), gate.display().to_string());
+    });
+    node.agent();
+    broker.wait("ready", |seen| seen.logs[1].starts_with(b"ready").then_some(()));
+    broker.stop();
+    fs::write(&gate, b"go").unwrap();
+    // Longer than the bound of the collection.
+    std::thread::sleep(Duration::from_secs(6));
+    broker.resume();
+    broker.wait("done", done);
+    broker.seen(|seen| {
+        assert_eq!(seen.outputs.len(), 61);
+        assert!(seen.events.iter().any(|event| matches!(
+            event.kind,
+            EventKind::Collected { files: 61, failed: None, .. }
+        )));
+    });
+}

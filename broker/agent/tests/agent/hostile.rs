@@ -148,3 +148,34 @@ fn a_flood_with_a_very_long_line_arrives_whole_in_little_memory() {
     let left = fs::read_dir(node.dir().join("spool")).unwrap().count();
     assert!(left <= 1, "{left} segments are left");
 }
+
+#[test]
+fn a_disk_that_takes_no_more_loses_no_log_while_the_broker_is_there() {
+    let broker = Broker::start(shell("cat \"$SOURCE\"; echo end; exit 6"), Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    let source = node.outside("source");
+    // Does not compress, so that it is as large in the spool.
+    let mut random = vec![0_u8; 40_000_000];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for chunk in random.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+    }
+    fs::write(&source, &random).unwrap();
+    broker.seen(|seen| {
+        let env = &mut seen.assignment.as_mut().unwrap().env;
+        env.insert("SOURCE".to_owned(), source.display().to_string());
+    });
+    let agent = node.agent_with_file_limit(10 << 11);
+    broker.wait("done", done);
+    random.extend_from_slice(b"end\n");
+    assert!(log_of(&broker, LogStream::Stdout) == random);
+    let spooled = fs::read_dir(node.dir().join("spool")).unwrap().flatten();
+    assert!(spooled.map(|entry| entry.metadata().unwrap().len()).sum::<u64>() <= 10 << 20);
+    let exited = |kind: &EventKind| matches!(kind, EventKind::Exited { code: Some(6), .. });
+    assert!(broker.seen(|seen| seen.events.iter().any(|event| exited(&event.kind))));
+    broker.want(Desired::Release, "");
+    assert_eq!(node.exit_code(agent), Some(0));
+}

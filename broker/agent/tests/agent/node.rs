@@ -66,7 +66,19 @@ impl Node {
 
     /// Starts an agent; its index.
     pub(crate) fn agent(&mut self) -> usize {
-        let child = Command::new(env!("CARGO_BIN_EXE_runwhere-agent"))
+        self.start(Command::new(env!("CARGO_BIN_EXE_runwhere-agent")))
+    }
+
+    /// Starts an agent whose disk takes no file beyond `blocks` of 512 bytes.
+    pub(crate) fn agent_with_file_limit(&mut self, blocks: u32) -> usize {
+        let mut command = Command::new("/bin/sh");
+        let text = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command.arg("-c").arg(text).arg(env!("CARGO_BIN_EXE_runwhere-agent"));
+        self.start(command)
+    }
+
+    fn start(&mut self, mut command: Command) -> usize {
+        let child = command
             .args(["agent", "--node-dir"])
             .arg(self.dir())
             .env("RUST_LOG", "runwhere_agent=info")
