@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use runwhere_model::BillingModel;
 
 use crate::settings::GlobalArgs;
 
@@ -250,17 +251,13 @@ pub struct PriceListArgs {
 pub enum BillingModelArg {
     OnDemand,
     Spot,
-    Reserved,
 }
 
-impl BillingModelArg {
-    /// As in an offer key.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on_demand",
-            Self::Spot => "spot",
-            Self::Reserved => "reserved",
+impl From<BillingModelArg> for BillingModel {
+    fn from(arg: BillingModelArg) -> Self {
+        match arg {
+            BillingModelArg::OnDemand => Self::OnDemand,
+            BillingModelArg::Spot => Self::Spot,
         }
     }
 }

@@ -27,6 +27,9 @@ pub fn runwhere(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refused(&error, &early),
     };
+    if let Command::AgentExec(args) = &cli.command {
+        return ExitCode::from(commands::agent_exec(args));
+    }
     let (printer, outcome) = run(cli, &env, early);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,7 +55,6 @@ fn run(cli: Cli, env: &Env, early: Printer) -> (Printer, Result<(), Failure>) {
         Command::Version => return (early.clone(), commands::version(&early)),
         Command::Completions(args) => return (early.clone(), commands::completions(&args, &early)),
         Command::Agent(args) => return (early, commands::agent(&args)),
-        Command::AgentExec(args) => return (early, commands::agent_exec(&args)),
         command => command,
     };
     match Settings::resolve(&cli.global.into(), env) {

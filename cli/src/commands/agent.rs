@@ -12,10 +12,8 @@ pub fn agent(args: &NodeArgs) -> Outcome {
     seams::agent::run(&args.node_dir)
 }
 
-/// Becomes the user's program.
-///
-/// # Errors
-/// Exit code 1 when that is not possible.
-pub fn agent_exec(args: &NodeArgs) -> Outcome {
+/// Becomes the user's program; comes back only with the exit code of a failure to do so.
+#[must_use]
+pub fn agent_exec(args: &NodeArgs) -> u8 {
     seams::agent::exec(&args.node_dir)
 }

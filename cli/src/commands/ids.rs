@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use runwhere_model::{Currency, Money};
 use rust_decimal::Decimal;
 
 use crate::failure::{Failure, Outcome};
@@ -17,13 +18,8 @@ pub(super) fn job_name(name: &str) -> Outcome<&str> {
 }
 
 /// A price per hour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ceiling {
-    /// The amount.
-    pub(super) amount: Decimal,
-    /// ISO 4217, CNY where none was given.
-    pub(super) currency: String,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ceiling(pub(super) Money);
 
 impl Ceiling {
     /// Reads `50`, `50 CNY`, `7usd`, `¥50` or `$7`.
@@ -50,13 +46,14 @@ impl Ceiling {
         if amount <= Decimal::ZERO {
             return Err(invalid());
         }
-        Ok(Self { amount, currency })
+        let currency = Currency::from_str(&currency).map_err(|_| invalid())?;
+        Ok(Self(Money::new(amount, currency)))
     }
 }
 
 impl std::fmt::Display for Ceiling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.amount, self.currency)
+        write!(f, "{} {}", self.0.amount, self.0.currency.code())
     }
 }
 
@@ -109,7 +106,7 @@ mod tests {
         ] {
             let ceiling = Ceiling::parse(text).unwrap();
             assert_eq!(
-                (ceiling.amount.to_string().as_str(), ceiling.currency.as_str()),
+                (ceiling.0.amount.to_string().as_str(), ceiling.0.currency.code()),
                 (amount, currency),
                 "{text}"
             );

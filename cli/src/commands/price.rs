@@ -1,5 +1,6 @@
 //! `runwhere price`: from the server if one is configured, else from the prices in this program.
 
+use runwhere_model::BillingModel;
 use serde_json::{Value, json};
 
 use super::describe::{original, yuan};
@@ -7,10 +8,10 @@ use super::dispatch::block_on;
 use super::ids::Ceiling;
 use crate::api::{Client, Repeat, View, query_value};
 use crate::args::{PriceListArgs, PriceRecommendArgs};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
-use crate::seams::prices;
-use crate::seams::task::{Task, Wanted};
+use crate::seams::prices::{BundledPrices, Question, ceiling_in_cny};
+use crate::seams::task::Task;
 use crate::settings::Settings;
 use crate::table;
 use crate::texts::{self, Text};
@@ -25,7 +26,7 @@ const STALE_SECONDS: i64 = 1800;
 pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
     let answer = match client(settings, printer) {
         Some(client) => block_on(async { Ok(client.get("/api/v1/comparison/summary").await?) })?,
-        None => bundled(printer, prices::summary)?,
+        None => bundled(settings, printer).summary()?,
     };
     let view = View(&answer);
     let items = view.list("items");
@@ -64,7 +65,9 @@ pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
             .collect();
         printer.plain(&table::draw(&words(&header, printer), &rows));
     }
-    warn_if_stale(view, printer);
+    if settings.endpoint().is_some() {
+        warn_if_stale(view, printer);
+    }
     if printer.is_json() {
         let gpu = |item: &Value| {
             let item = View(item);
@@ -90,39 +93,34 @@ pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
 
 /// Lists offers.
 pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    let mut query = vec![("is_active", "true".to_owned())];
-    if let Some(gpu) = &args.gpu_type {
-        query.push(("gpu_model", gpu.clone()));
-    }
-    if let Some(provider) = &args.provider {
-        query.push(("provider", provider.clone()));
-    }
-    if let Some(billing) = args.billing_model {
-        query.push(("billing_model", billing.as_str().to_owned()));
-    }
+    let billing = args.billing_model.map(BillingModel::from);
     let wanted = if args.all { u32::MAX } else { args.limit.unwrap_or(OFFERS) };
-    let client = client(settings, printer);
-    if client.is_none() {
-        printer.note(&texts::price_bundled());
-    }
-    let (items, total) = pages(wanted, |limit, offset| {
-        let mut query = query.clone();
-        query.push(("limit", limit.to_string()));
-        query.push(("offset", offset.to_string()));
-        match &client {
-            Some(client) => {
-                let pair = |(key, value): &(&str, String)| format!("{key}={}", query_value(value));
-                let path = format!(
-                    "/api/v1/offers?{}",
-                    query.iter().map(pair).collect::<Vec<_>>().join("&")
-                );
-                block_on(async { Ok(client.get(&path).await?) })
+    let (gpu, provider) = (args.gpu_type.as_deref(), args.provider.as_deref());
+    let Pages { items, total, similar } = match client(settings, printer) {
+        Some(client) => pages(wanted, |limit, offset| {
+            let mut path = format!("/api/v1/offers?is_active=true&limit={limit}&offset={offset}");
+            let billing = billing.map(BillingModel::as_str);
+            for (key, value) in
+                [("gpu_model", gpu), ("provider", provider), ("billing_model", billing)]
+            {
+                if let Some(value) = value {
+                    path.push_str(&format!("&{key}={}", query_value(value)));
+                }
             }
-            None => prices::offers(&query),
+            block_on(async { Ok(client.get(&path).await?) })
+        })?,
+        None => {
+            let prices = bundled(settings, printer);
+            pages(wanted, |limit, offset| prices.offers(gpu, provider, billing, limit, offset))?
         }
-    })?;
+    };
     if items.is_empty() {
         nothing(printer);
+        if !similar.is_empty() {
+            printer.note(&texts::arrow(
+                texts::price_did_you_mean(similar.join(", ")).get(printer.lang()),
+            ));
+        }
     } else {
         let header = [
             texts::price_sku_key(),
@@ -141,15 +139,19 @@ pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer)
             printer.note(&texts::price_more(items.len(), total));
         }
     }
-    printer.json(&json!({"offers": items, "total": total}));
+    printer.json(&json!({"offers": items, "total": total, "suggestions": similar}));
     Ok(())
 }
 
+struct Pages {
+    items: Vec<Value>,
+    total: u64,
+    /// Models with a name like the unknown one.
+    similar: Vec<String>,
+}
+
 /// Collects pages until `wanted` offers, or all, are there.
-fn pages(
-    wanted: u32,
-    mut page: impl FnMut(u32, u32) -> Outcome<Value>,
-) -> Outcome<(Vec<Value>, u64)> {
+fn pages(wanted: u32, mut page: impl FnMut(u32, u32) -> Outcome<Value>) -> Outcome<Pages> {
     let mut items: Vec<Value> = Vec::new();
     loop {
         let have = u32::try_from(items.len()).unwrap_or(u32::MAX);
@@ -164,7 +166,8 @@ fn pages(
         if got.is_empty() || items.len() as u64 >= total || items.len() as u64 >= u64::from(wanted)
         {
             items.truncate(wanted as usize);
-            return Ok((items, total));
+            let similar = view.list("suggestions").iter().filter_map(Value::as_str);
+            return Ok(Pages { total, similar: similar.map(str::to_owned).collect(), items });
         }
     }
 }
@@ -188,7 +191,7 @@ fn offer_row(offer: View<'_>, printer: &Printer) -> Vec<String> {
         text("billing_model"),
         original(offer).unwrap_or_else(|| "-".to_owned()),
         cny,
-        yes_or_no(offer.flag("launchable"), printer),
+        launchable(offer, printer),
     ]
 }
 
@@ -200,20 +203,16 @@ pub(super) fn recommend(
 ) -> Outcome {
     let task = Task::read(&args.file)?;
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
-    let quote = quote_of(&task, ceiling.as_ref(), args.top, !args.no_spot);
+    let question = question(&task, ceiling, args.top, !args.no_spot)?;
     let answer = match client(settings, printer) {
-        Some(client) => block_on(ask(&client, &quote))?,
-        None => bundled(printer, || prices::quote(&quote))?,
+        Some(client) => block_on(ask(&client, &question))?,
+        None => bundled(settings, printer).quote(&question)?,
     };
     let recommendations = View(&answer).list("recommendations");
     if recommendations.is_empty() {
-        return Err(match &ceiling {
-            Some(ceiling) => none_within(ceiling),
-            None => Failure::other("no_offer", texts::price_no_match())
-                .hint(texts::gpu_unresolvable_hint()),
-        });
+        return Err(nothing_recommended(View(&answer), &task, ceiling));
     }
-    show_recommendations(&answer, &task, printer);
+    show_recommendations(&answer, &task, settings.explain, printer);
     if let Some(key) =
         View(&recommendations[0]).at("offer").and_then(|offer| offer.text("offer_key"))
     {
@@ -224,7 +223,7 @@ pub(super) fn recommend(
 }
 
 /// Draws recommendations; also a part of `run`.
-pub(super) fn show_recommendations(answer: &Value, task: &Task, printer: &Printer) {
+pub(super) fn show_recommendations(answer: &Value, task: &Task, explain: bool, printer: &Printer) {
     printer.out(&texts::price_recommendation(task.gpu_type().unwrap_or("GPU"), task.gpu_count()));
     let header = [
         texts::price_rank(),
@@ -237,6 +236,7 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, printer: &Printe
         texts::price_reason(),
     ];
     let mut rates = Vec::new();
+    let mut reasons = Vec::new();
     let rows: Vec<_> = View(answer)
         .list("recommendations")
         .iter()
@@ -246,8 +246,9 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, printer: &Printe
             let nothing = json!({});
             let offer = row.at("offer").unwrap_or(View(&nothing));
             rates.extend(rate(offer));
+            reasons.extend(offer.text("not_launchable_text"));
             let cells = offer_row(offer, printer);
-            let reason = row.first_text(&["reason", "tag"]).unwrap_or_else(|| "-".to_owned());
+            let reason = row.first_text(&["tag", "reason"]).unwrap_or_else(|| "-".to_owned());
             let rank = row.text("rank").unwrap_or_else(|| (place + 1).to_string());
             let mut cells = cells.into_iter();
             let mut take = |skip: usize| cells.nth(skip).unwrap_or_default();
@@ -258,8 +259,18 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, printer: &Printe
     printer.plain(&table::draw(&words(&header, printer), &rows));
     rates.sort();
     rates.dedup();
+    reasons.sort();
+    reasons.dedup();
+    if !reasons.is_empty() {
+        printer.note(&texts::price_not_launchable(reasons.join("; ")));
+    }
     for [currency, rate, date, source] in rates {
         printer.out(&texts::price_rate(rate, currency, date, source));
+    }
+    for row in View(answer).list("recommendations").iter().filter(|_| explain).map(View) {
+        if let Some((rank, reason)) = row.text("rank").zip(row.text("reason")) {
+            printer.out(&texts::price_because(rank, reason));
+        }
     }
 }
 
@@ -270,38 +281,71 @@ fn rate(offer: View<'_>) -> Option<[String; 4]> {
     Some([currency, offer.text("fx_rate")?, field("fx_date"), field("fx_source")])
 }
 
-/// The body of a quote for a task.
-pub(super) fn quote_of(task: &Task, ceiling: Option<&Ceiling>, top: u32, spot: bool) -> Value {
-    let mut body = json!({
-        "gpu_count": task.gpu_count(),
-        "task_type": task.kind(),
-        "spot_allowed": spot,
-        "top_n": top,
-    });
-    match (task.wanted(), task.gpu_type()) {
-        (_, Some(gpu)) => body["gpu_model"] = json!(gpu),
-        (Wanted::Key(key), None) => body["offer_key"] = json!(key),
-        (Wanted::Code(code), None) => body["gpu_offer"] = json!(code),
-        (_, None) => {}
-    }
-    if let Some(ceiling) = ceiling {
-        body["max_hourly_price"] = json!(ceiling.amount.to_string());
-        body["max_price_currency"] = json!(ceiling.currency);
-    }
-    body
+/// What to ask about a task.
+pub(super) fn question(
+    task: &Task,
+    ceiling: Option<Ceiling>,
+    top: u32,
+    spot: bool,
+) -> Outcome<Question> {
+    Ok(Question {
+        gpu_model: task.gpu_type().map(str::to_owned),
+        gpu_count: task.gpu_count(),
+        task_type: task.kind(),
+        spot_allowed: spot,
+        max_cny: ceiling.map(|ceiling| ceiling_in_cny(ceiling.0)).transpose()?,
+        top,
+    })
 }
 
 /// Asks the server for a quote. Reading prices is harmless to repeat.
-pub(super) async fn ask(client: &Client, quote: &Value) -> Outcome<Value> {
-    Ok(client.post(QUOTE, Some(quote), Repeat::Safe).await?)
+pub(super) async fn ask(client: &Client, question: &Question) -> Outcome<Value> {
+    let mut body = json!({
+        "gpu_count": question.gpu_count,
+        "task_type": question.task_type,
+        "spot_allowed": question.spot_allowed,
+        "top_n": question.top,
+    });
+    if let Some(gpu) = &question.gpu_model {
+        body["gpu_model"] = json!(gpu);
+    }
+    if let Some(max) = &question.max_cny {
+        body["max_hourly_price"] = json!(max.to_string());
+    }
+    Ok(client.post(QUOTE, Some(&body), Repeat::Safe).await?)
+}
+
+/// Why nothing is recommended: an unknown model, too low a ceiling, or nothing of the kind.
+pub(super) fn nothing_recommended(
+    answer: View<'_>,
+    task: &Task,
+    ceiling: Option<Ceiling>,
+) -> Failure {
+    let similar: Vec<_> = answer.list("suggestions").iter().filter_map(Value::as_str).collect();
+    match (task.gpu_type(), ceiling) {
+        (Some(gpu), _)
+            if answer.get("quote_id").is_none() && answer.0.get("suggestions").is_some() =>
+        {
+            let failure = Failure::usage("gpu_unknown", texts::price_model_unknown(gpu))
+                .detail("suggestions", similar.clone());
+            match similar.is_empty() {
+                true => failure.hint(texts::price_nothing_hint()),
+                false => failure.hint(texts::price_did_you_mean(similar.join(", "))),
+            }
+        }
+        (_, Some(ceiling)) => none_within(ceiling),
+        (_, None) => {
+            Failure::other("no_offer", texts::price_no_match()).hint(texts::gpu_unresolvable_hint())
+        }
+    }
 }
 
 /// Nothing is cheap enough.
-pub(super) fn none_within(ceiling: &Ceiling) -> Failure {
-    Failure::new(Exit::Other, "no_offer_within_price", texts::price_none_within(ceiling))
+pub(super) fn none_within(ceiling: Ceiling) -> Failure {
+    Failure::other("no_offer_within_price", texts::price_none_within(ceiling))
         .hint(texts::price_none_within_hint())
-        .detail("max_price", ceiling.amount.to_string())
-        .detail("currency", ceiling.currency.clone())
+        .detail("max_price", ceiling.0.amount.to_string())
+        .detail("currency", ceiling.0.currency.code())
 }
 
 fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
@@ -310,9 +354,9 @@ fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
     Some(Client::new(settings, printer, endpoint, settings.token().cloned()))
 }
 
-fn bundled(printer: &Printer, read: impl FnOnce() -> Outcome<Value>) -> Outcome<Value> {
+fn bundled(settings: &Settings, printer: &Printer) -> BundledPrices {
     printer.note(&texts::price_bundled());
-    read()
+    BundledPrices::new(settings.lang)
 }
 
 fn nothing(printer: &Printer) {
@@ -333,6 +377,15 @@ fn yes_or_no(flag: Option<bool>, printer: &Printer) -> String {
     text.get(printer.lang()).to_owned()
 }
 
+fn launchable(offer: View<'_>, printer: &Printer) -> String {
+    let text = match offer.flag("launchable") {
+        Some(true) => texts::price_can_launch(),
+        Some(false) => texts::price_cannot_launch(),
+        None => texts::price_no(),
+    };
+    text.get(printer.lang()).to_owned()
+}
+
 fn words(header: &[Text], printer: &Printer) -> Vec<String> {
     header.iter().map(|text| text.get(printer.lang()).to_owned()).collect()
 }
@@ -349,11 +402,12 @@ mod tests {
                 all.iter().skip(offset as usize).take(limit as usize).cloned().collect();
             Ok(json!({"items": items, "total": all.len()}))
         };
-        let (items, total) = pages(u32::MAX, serve).unwrap();
+        let Pages { items, total, .. } = pages(u32::MAX, serve).unwrap();
         assert_eq!((items.len(), total), (450, 450));
-        let (items, total) = pages(20, serve).unwrap();
+        let Pages { items, total, .. } = pages(20, serve).unwrap();
         assert_eq!((items.len(), total), (20, 450));
-        let (items, _) = pages(u32::MAX, |_, _| Ok(json!({"items": [], "total": 9}))).unwrap();
+        let Pages { items, .. } =
+            pages(u32::MAX, |_, _| Ok(json!({"items": [], "total": 9}))).unwrap();
         assert!(items.is_empty());
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &RunArgs, settings: &Settings, printer: &Printer) 
     let server = Server::find(args, settings, printer).await?;
     let run = Run {
         task: &task,
-        ceiling: ceiling.as_ref(),
+        ceiling,
         yes: args.yes,
         settings: &server.settings,
         printer,
@@ -88,7 +88,7 @@ impl Server {
 
 struct Run<'a> {
     task: &'a Task,
-    ceiling: Option<&'a Ceiling>,
+    ceiling: Option<Ceiling>,
     yes: bool,
     settings: &'a Settings,
     printer: &'a Printer,
@@ -136,14 +136,14 @@ impl Run<'_> {
     }
 
     async fn prepare(&self, client: &Client) -> Outcome {
-        let quote = price::quote_of(self.task, self.ceiling, RECOMMENDED, true);
+        let quote = price::question(self.task, self.ceiling, RECOMMENDED, true)?;
         let answer = price::ask(client, &quote).await?;
         if View(&answer).list("recommendations").is_empty() {
             if let Some(ceiling) = self.ceiling {
                 return Err(price::none_within(ceiling));
             }
         } else {
-            price::show_recommendations(&answer, self.task, self.printer);
+            price::show_recommendations(&answer, self.task, self.settings.explain, self.printer);
         }
         let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
         self.printer.json(&sync::report(&pushed));

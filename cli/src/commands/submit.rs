@@ -31,12 +31,7 @@ pub(super) async fn submit(args: &SubmitArgs, settings: &Settings, printer: &Pri
     explain(&task, settings, printer);
     warn_about_changes(&task, &client, settings, printer)?;
     let key = args.idempotency_key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    let order = Order {
-        task: &task,
-        ceiling: ceiling.as_ref(),
-        key: &key,
-        accept_overage: args.accept_overage,
-    };
+    let order = Order { task: &task, ceiling, key: &key, accept_overage: args.accept_overage };
     let submitted = order.place(&client, settings, printer).await?;
     announce(View(&submitted), printer);
     printer.json(&report(&submitted, &task));
@@ -55,7 +50,7 @@ pub(super) struct Order<'a> {
     /// The task.
     pub(super) task: &'a Task,
     /// Highest price per hour.
-    pub(super) ceiling: Option<&'a Ceiling>,
+    pub(super) ceiling: Option<Ceiling>,
     /// Idempotency key.
     pub(super) key: &'a str,
     /// The price beyond the quota is accepted.
@@ -93,14 +88,14 @@ impl Order<'_> {
     ) -> Outcome<Value> {
         let mut body = json!({"yaml_content": self.task.yaml});
         if let Some(ceiling) = self.ceiling {
-            body["max_price_per_hour"] = json!(ceiling.amount.to_string());
-            body["max_price_currency"] = json!(ceiling.currency);
+            body["max_price_per_hour"] = json!(ceiling.0.amount.to_string());
+            body["max_price_currency"] = json!(ceiling.0.currency.code());
         }
         match self.task.wanted() {
             Wanted::Key(key) => body["offer_key"] = json!(key),
             Wanted::Code(code) => body["gpu_offer"] = json!(code),
             Wanted::GpuType(gpu) => {
-                let quote = price::quote_of(self.task, self.ceiling, 1, true);
+                let quote = price::question(self.task, self.ceiling, 1, true)?;
                 let chosen =
                     price::ask(client, &quote).await.map_err(|failure| match failure.exit {
                         Exit::Network => failure,

@@ -337,7 +337,7 @@ fn below(
                 Lang::En => "Examples:",
             };
             let lines = entry.examples.replace('\n', "\n  ");
-            command = command.after_help(format!("{title}\n  {lines}"));
+            command = command.after_help(format!("{title}\n  {lines}\n"));
         }
     }
     if lang == Lang::Zh {

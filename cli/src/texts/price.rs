@@ -69,4 +69,18 @@ texts! {
     price_did_you_mean(names) "相近的型号：{names}" "Similar models: {names}";
     /// Title of the table in run.
     price_recommendation(gpu, count) "推荐（{count}×{gpu}）：" "Recommendation ({count}×{gpu}):";
+    /// No rate for a ceiling.
+    price_no_rate(currency, error) "无法把 {currency} 换算为 CNY（{error}）" "{currency} cannot be converted to CNY ({error})";
+    /// Remedy for [`price_no_rate`].
+    price_no_rate_hint() "以 CNY 给出 --max-price" "Give --max-price in CNY";
+    /// The answer cannot be made.
+    price_answer(error) "无法生成比价结果（{error}）" "The prices cannot be shown ({error})";
+    /// Cell.
+    price_can_launch() "是" "yes";
+    /// Cell.
+    price_cannot_launch() "否" "no";
+    /// Why recommendations cannot be launched.
+    price_not_launchable(reason) "标为“否”的 Offer 现在无法启动：{reason}" "Offers marked no cannot be launched now: {reason}";
+    /// explain: why an offer stands where it stands.
+    price_because(rank, reason) "  #{rank} {reason}" "  #{rank} {reason}";
 }

@@ -49,4 +49,6 @@ texts! {
     no_data_dir_hint() "先启动 runwhere serve，或用 --data-dir 指定" "Start runwhere serve first, or name it with --data-dir";
     /// A duration is wrong.
     duration_invalid(text) "时长 '{text}' 无效：例如 12h、30d" "'{text}' is no length of time: write 12h or 30d";
+    /// The agent cannot work.
+    agent_failed(reason) "agent 无法工作：{reason}" "The agent cannot work: {reason}";
 }
