@@ -50,7 +50,7 @@ pub struct FxRateSetting {
     /// To which currency; `CNY` if absent.
     #[serde(default = "cny")]
     pub to: Currency,
-    /// The rate as text, for example `"7.0638"`: a number would pass through a float.
+    /// The rate as text, for example `"6.7489"`: a number would pass through a float.
     pub rate: String,
     /// The day for which it holds, for example `2026-11-20`.
     pub date: Date,
@@ -66,7 +66,7 @@ fn cny() -> Currency {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FxSettingError {
     /// The rate is not an exact decimal.
-    #[error("fx.rates {from} to {to}: the rate is {error}; write it as text, such as \"7.0638\"")]
+    #[error("fx.rates {from} to {to}: the rate is {error}; write it as text, such as \"6.7489\"")]
     Rate {
         /// From which currency.
         from: Currency,
@@ -268,7 +268,7 @@ mod tests {
         for row in &crate::snapshot::Bundled::get().offers {
             let money = row.offer.price.state.known().unwrap().per_hour();
             let converted =
-                table.convert(money, Currency::CNY, at("2026-01-01T00:00:00Z")).unwrap();
+                table.convert(money, Currency::CNY, at("2026-11-20T00:00:00Z")).unwrap();
             assert_eq!(converted.rate.is_none(), money.currency == Currency::CNY);
         }
     }
@@ -276,19 +276,19 @@ mod tests {
     #[test]
     fn the_product_is_exact_and_carries_its_rate() {
         let converted = FxTable::bundled()
-            .convert(usd("21.957642"), Currency::CNY, at("2025-12-20T00:00:00Z"))
+            .convert(usd("21.957642"), Currency::CNY, at("2026-10-02T00:00:00Z"))
             .unwrap();
-        assert_eq!(converted.money.amount.to_string(), "155.1043915596");
+        assert_eq!(converted.money.amount.to_string(), "148.1899300938");
         assert_eq!(converted.age_days, 8);
         assert!(!converted.stale);
-        assert_eq!(converted.rate.unwrap().source, "CFETS central parity rate 2025-12-12");
+        assert_eq!(converted.rate.unwrap().source, "CFETS central parity rate");
     }
 
     #[test]
     fn rates_are_never_turned_round() {
         let yuan = Money::new(Decimal::ONE, Currency::CNY);
         assert_eq!(
-            FxTable::bundled().convert(yuan, Currency::USD, at("2025-12-20T00:00:00Z")),
+            FxTable::bundled().convert(yuan, Currency::USD, at("2026-10-02T00:00:00Z")),
             Err(FxError::Missing { from: Currency::CNY, to: Currency::USD })
         );
     }
@@ -296,9 +296,9 @@ mod tests {
     #[test]
     fn an_old_rate_shows_but_does_not_decide() {
         let table = FxTable::bundled();
-        let last_day = at("2026-04-11T23:59:59Z");
+        let last_day = at("2027-01-22T23:59:59Z");
         assert!(table.decide(usd("1"), Currency::CNY, last_day).is_ok());
-        let next = at("2026-04-12T00:00:00Z");
+        let next = at("2027-01-23T00:00:00Z");
         let shown = table.convert(usd("1"), Currency::CNY, next).unwrap();
         assert!(shown.stale);
         assert_eq!(shown.age_days, 121);
@@ -307,7 +307,7 @@ mod tests {
             Err(FxError::TooOld { age_days: 121, max_age_days: 120, .. })
         ));
         let settings: FxSettings = toml::from_str(
-            "max_age_days = 30\n[[rates]]\nfrom = \"USD\"\nrate = \"6.9\"\ndate = \"2026-04-10\"\nsource = \"treasury\"\n",
+            "max_age_days = 30\n[[rates]]\nfrom = \"USD\"\nrate = \"6.9\"\ndate = \"2027-01-20\"\nsource = \"treasury\"\n",
         )
         .unwrap();
         let table = FxTable::new(&settings).unwrap();

@@ -72,8 +72,8 @@ fn a_share_of_a_gpu_is_never_a_gpu() {
         .items
         .into_iter()
         .find(|row| row.gpu_model == "NVIDIA A10");
-    // 0.454 USD (a sixth of a GPU) would be 3.2069.
-    assert_ne!(a10.unwrap().min_hourly_price.as_deref(), Some("3.2070"));
+    // 0.454 USD (a sixth of a GPU) would be 3.0640.
+    assert_ne!(a10.unwrap().min_hourly_price.as_deref(), Some("3.0640"));
     let list = service.list(
         &ListRequest { gpu_model: Some("a10".to_owned()), limit: 500, ..ListRequest::default() },
         Audience::Public,
@@ -166,7 +166,7 @@ fn an_old_rate_lets_nothing_be_launched_under_a_ceiling() {
     let catalogue = catalogue(vec![offer("a/-/-/on_demand/x", "t4", "1", "1 USD")]);
     let ceiling = Query { max_hourly_price: parse_decimal("100").ok(), ..member("t4", 1) };
     // Sheets are old then, too: their offers are no longer launchable but still shown.
-    let later = at("2026-11-29T00:00:00Z");
+    let later = at("2027-06-01T00:00:00Z");
     let quote = catalogue.quote(&ceiling, later);
     assert_eq!(quote.recommendations.len(), 1);
     assert!(matches!(
@@ -214,7 +214,7 @@ fn sheets_are_swapped_and_codes_are_kept() {
     let before = id();
     service.replace_sheet(
         provider("a"),
-        sheet(vec![second.clone(), first.clone()], at("2025-12-20T12:00:30Z")),
+        sheet(vec![second.clone(), first.clone()], at("2026-11-20T12:00:30Z")),
     );
     assert_eq!(id(), before, "the same prices, read again");
 
@@ -349,7 +349,7 @@ fn a_quote_replays_and_differs_where_the_answer_may_differ() {
         |text: &str| Query { max_hourly_price: parse_decimal(text).ok(), ..query.clone() };
     assert_eq!(quote(&a, &same_ceiling("50")).0, quote(&a, &same_ceiling("50.00")).0);
     // The day on which the rates become too old changes the answer, so it changes the id.
-    let later = service(at("2026-11-29T00:00:00Z"), true);
+    let later = service(at("2027-06-01T00:00:00Z"), true);
     assert_ne!(quote(&a, &query).0, quote(&later, &query).0);
     let (id, local) = local_sheet(young());
     b.replace_sheet(id, local);

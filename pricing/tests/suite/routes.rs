@@ -111,8 +111,8 @@ async fn the_published_clients_questions_are_answered() {
     let usd = &body["items"][1];
     assert_eq!(usd["launchable"], false);
     assert_eq!(usd["currency"], "USD");
-    assert_eq!(usd["fx_rate"], "7.0638");
-    assert_eq!(usd["fx_date"], "2025-12-12");
+    assert_eq!(usd["fx_rate"], "6.7489");
+    assert_eq!(usd["fx_date"], "2026-09-24");
     assert!(usd["fx_source"].is_string());
     assert_eq!(usd["age"], Value::Null, "no date is no age");
 }
@@ -255,7 +255,7 @@ async fn without_a_model_each_model_gets_its_best_offer() {
 
 #[tokio::test]
 async fn sentences_come_in_the_language_asked_for() {
-    let service = with_local(at("2026-11-29T00:00:00Z"));
+    let service = with_local(at("2027-06-01T00:00:00Z"));
     for (accepted, word) in [
         (None, "参考价"),
         (Some("en-US,en;q=0.9"), "reference"),
@@ -273,7 +273,7 @@ async fn sentences_come_in_the_language_asked_for() {
         assert_eq!(first["tag"], word, "{accepted:?}");
         assert!(first["offer"]["flags"].as_array().is_some_and(|f| f.contains(&json!("old_rate"))));
         assert!(first["reasons"].as_array().is_some_and(|r| {
-            r.iter().any(|r| r["code"] == "old_rate" && r["params"]["date"] == "2025-12-12")
+            r.iter().any(|r| r["code"] == "old_rate" && r["params"]["date"] == "2026-09-24")
         }));
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn at(text: &str) -> Timestamp {
 
 /// A day on which the bundled rates are young enough to decide.
 pub(crate) fn young() -> Timestamp {
-    at("2025-12-20T12:00:00Z")
+    at("2026-11-20T12:00:00Z")
 }
 
 pub(crate) fn service(now: Timestamp, bundled: bool) -> PriceService {
