@@ -10,6 +10,7 @@ use runwhere_model::{JobId, KeyId, LeaseId, ProjectId, SyncId, TrialId, Workspac
 
 /// A row to write.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "few at a time, moved once")]
 pub enum Row {
     /// A tenant; insert only.
     Workspace(Workspace),

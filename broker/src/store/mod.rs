@@ -9,6 +9,11 @@ mod contract;
 mod memory;
 mod sqlite;
 
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+pub(crate) mod sample;
+
 pub use contract::{
     DEFAULT_JOBS, Due, JobQuery, JobView, Row, SegmentQuery, Store, StoreError, Transition,
 };

@@ -55,6 +55,7 @@ pub(super) struct State {
 }
 
 /// One row set or, to undo an insert, removed.
+#[expect(clippy::large_enum_variant, reason = "few at a time, moved once")]
 pub(super) enum Change {
     Workspace(WorkspaceId, Option<Workspace>),
     Project(ProjectId, Option<Project>),

@@ -27,6 +27,12 @@ impl Database {
         &self.connection
     }
 
+    /// As after a commit of unknown outcome.
+    #[cfg(test)]
+    pub(super) fn suspect(&mut self) {
+        self.suspect = true;
+    }
+
     /// Commits transitions together; each is written whole or not at all, and the refusal of one
     /// leaves the others alone. When this returns, what succeeded is on the disk.
     pub(super) fn commit(&mut self, batch: &[Transition]) -> Vec<Result<(), StoreError>> {
@@ -64,7 +70,6 @@ impl Database {
 
     /// The results, or why nothing of the batch was committed and whether that was learnt from
     /// the commit itself.
-    #[expect(clippy::type_complexity, reason = "used in one place")]
     fn transact(&self, batch: &[Transition]) -> Result<Vec<Result<(), StoreError>>, (Fault, bool)> {
         let run = |sql: &str| -> Result<(), Fault> {
             self.connection.prepare_cached(sql)?.execute([])?;

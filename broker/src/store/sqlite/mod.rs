@@ -12,5 +12,8 @@ mod schema;
 mod store;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use schema::OpenError;
 pub use store::SqliteStore;

@@ -16,6 +16,27 @@ use super::document::{self, instant, nanos, position};
 use super::fault::Fault;
 use crate::store::{DEFAULT_JOBS, Due, JobQuery, JobView, SegmentQuery, StoreError};
 
+pub(super) const BY_NAME: &str =
+    "SELECT pos FROM jobs WHERE project_id = ?1 AND name = ?2 AND deleted = 0
+               ORDER BY pos DESC LIMIT 1";
+pub(super) const UNIT: &str =
+    "SELECT j.doc, t.doc, l.doc FROM trials t JOIN jobs j ON j.pos = t.job_pos
+         LEFT JOIN leases l ON l.id = t.lease_id WHERE t.id = ?1";
+pub(super) const OPEN_LEASES: &str = "SELECT doc FROM leases WHERE ended = 0 ORDER BY id";
+pub(super) const DUE: &str = "SELECT kind, id FROM (
+             SELECT * FROM (SELECT 0 AS kind, next_at, id FROM trials
+                 WHERE next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at, id LIMIT ?2)
+             UNION ALL
+             SELECT * FROM (SELECT 1 AS kind, next_at, id FROM leases
+                 WHERE next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at, id LIMIT ?2)
+         ) ORDER BY next_at, kind, id LIMIT ?2";
+pub(super) const NEXT_DUE: &str = "SELECT min(next_at) FROM (
+                 SELECT * FROM (SELECT next_at FROM trials WHERE next_at IS NOT NULL
+                     ORDER BY next_at LIMIT 1)
+                 UNION ALL
+                 SELECT * FROM (SELECT next_at FROM leases WHERE next_at IS NOT NULL
+                     ORDER BY next_at LIMIT 1))";
+
 /// At most one document.
 fn one<T: DeserializeOwned>(
     c: &Connection,
@@ -120,9 +141,7 @@ pub(super) fn job_by_name(
     project: &ProjectId,
     name: &str,
 ) -> Result<Option<JobView>, Fault> {
-    let sql = "SELECT pos FROM jobs WHERE project_id = ?1 AND name = ?2 AND deleted = 0
-               ORDER BY pos DESC LIMIT 1";
-    view(c, sql, [project.as_str(), name])
+    view(c, BY_NAME, [project.as_str(), name])
 }
 
 pub(super) fn job_by_key(
@@ -194,7 +213,7 @@ pub(super) fn jobs(
 /// Positions of listed jobs, newest first; ?1 project, ?2 before this position, ?3 limit of the
 /// newest, ?4 kind. With states each one is read newest first from the index of first trials, so
 /// that a rare state is not looked for among all jobs.
-fn positions_sql(states: &[TrialState], kind: bool, and_active: bool) -> String {
+pub(super) fn positions_sql(states: &[TrialState], kind: bool, and_active: bool) -> String {
     let kind = if kind { " AND j.kind = ?4" } else { "" };
     let shown = format!("j.project_id = ?1 AND j.deleted = 0 AND j.pos < ?2{kind}");
     let mut sql = "SELECT pos FROM (SELECT pos FROM (".to_owned();
@@ -235,10 +254,7 @@ pub(super) fn unit(
     c: &Connection,
     trial: &TrialId,
 ) -> Result<Option<(Job, Trial, Option<Lease>)>, Fault> {
-    let mut statement = c.prepare_cached(
-        "SELECT j.doc, t.doc, l.doc FROM trials t JOIN jobs j ON j.pos = t.job_pos
-         LEFT JOIN leases l ON l.id = t.lease_id WHERE t.id = ?1",
-    )?;
+    let mut statement = c.prepare_cached(UNIT)?;
     let mut rows = statement.query([trial.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let job = document::read("jobs", row.get_ref(0)?.as_str().map_err(failed)?)?;
@@ -255,19 +271,11 @@ pub(super) fn lease(c: &Connection, id: &LeaseId) -> Result<Option<Lease>, Fault
 }
 
 pub(super) fn open_leases(c: &Connection) -> Result<Vec<Lease>, Fault> {
-    all(c, "leases", "SELECT doc FROM leases WHERE ended = 0 ORDER BY id", [])
+    all(c, "leases", OPEN_LEASES, [])
 }
 
 pub(super) fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<Due>, Fault> {
-    let mut statement = c.prepare_cached(
-        "SELECT kind, id FROM (
-             SELECT * FROM (SELECT 0 AS kind, next_at, id FROM trials
-                 WHERE next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at, id LIMIT ?2)
-             UNION ALL
-             SELECT * FROM (SELECT 1 AS kind, next_at, id FROM leases
-                 WHERE next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at, id LIMIT ?2)
-         ) ORDER BY next_at, kind, id LIMIT ?2",
-    )?;
+    let mut statement = c.prepare_cached(DUE)?;
     let mut rows = statement.query(params![nanos(now), limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -281,16 +289,7 @@ pub(super) fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<Due>
 }
 
 pub(super) fn next_due(c: &Connection) -> Result<Option<Timestamp>, Fault> {
-    let first: Option<i64> = c
-        .prepare_cached(
-            "SELECT min(next_at) FROM (
-                 SELECT * FROM (SELECT next_at FROM trials WHERE next_at IS NOT NULL
-                     ORDER BY next_at LIMIT 1)
-                 UNION ALL
-                 SELECT * FROM (SELECT next_at FROM leases WHERE next_at IS NOT NULL
-                     ORDER BY next_at LIMIT 1))",
-        )?
-        .query_row([], |row| row.get(0))?;
+    let first: Option<i64> = c.prepare_cached(NEXT_DUE)?.query_row([], |row| row.get(0))?;
     Ok(first.map(instant))
 }
 

@@ -89,7 +89,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         .mode(0o600)
         .open(path)
         .map_err(|source| OpenError::Io { path: path.into(), source })?;
-    let database = |source| OpenError::Database { path: path.into(), source };
+    let database = |source| unusable(path, source);
     let mut connection = connect(path).map_err(database)?;
     check(&connection, path)?;
     let mode: String = connection
@@ -112,7 +112,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
-    open().map_err(|source| OpenError::Database { path: path.into(), source })
+    open().map_err(|source| unusable(path, source))
+}
+
+fn unusable(path: &Path, source: rusqlite::Error) -> OpenError {
+    match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign { path: path.into() },
+        _ => OpenError::Database { path: path.into(), source },
+    }
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
