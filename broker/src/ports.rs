@@ -4,7 +4,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use runwhere_engine::{FxRate, PlatformLine};
+use runwhere_engine::{FxRate, PlatformLine, Unit};
 use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey, TrialId};
 
 /// Draws identifiers; the only source of randomness besides keys.
@@ -47,6 +47,10 @@ pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {
     /// Appends the lines that are not there yet, in order. Harmless when repeated; a failure is
     /// made up for by the next call.
     async fn platform(&self, trial: &TrialId, lines: &[PlatformLine]);
+
+    /// Takes note of a unit that changed: what else its log should say, and whether it is
+    /// complete. Harmless when repeated.
+    async fn observe(&self, _unit: &Unit) {}
 }
 
 /// A log that keeps no platform lines.

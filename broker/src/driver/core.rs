@@ -186,6 +186,9 @@ impl Core {
             self.parts.log.platform(&unit.trial.id, lines).await;
         }
         if changed {
+            self.parts.log.observe(unit).await;
+        }
+        if changed {
             if let Some(lease) = &unit.lease
                 && lease.state.is_terminal()
             {
