@@ -8,6 +8,7 @@ mod block;
 mod cursor;
 mod lines;
 mod note;
+mod observe;
 mod reader;
 mod store;
 mod trial;

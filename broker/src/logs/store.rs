@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runwhere_agent::protocol::{LogFrame, LogStream};
-use runwhere_engine::PlatformLine;
+use runwhere_engine::{PlatformLine, Unit};
 use runwhere_model::{Lang, LeaseId, TrialId};
 use runwhere_providers::Clock;
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::LogError;
 use super::cursor::Cursor;
 use super::note::{Note, NoteRecord};
+use super::observe::observe;
 use super::reader::{self, Export, Follower, Tail, TailLimits};
 use super::trial::{LogState, TrialLog};
 use crate::agents::DurableFrames;
@@ -175,6 +176,10 @@ impl PlatformLog for Logs {
                 Err(error) => tracing::warn!(%trial, %error, "a platform line was not stored"),
             }
         }
+    }
+
+    async fn observe(&self, unit: &Unit) {
+        observe(self, self.shared.clock.as_ref(), unit).await;
     }
 }
 

@@ -146,10 +146,7 @@ fn body<T: serde::de::DeserializeOwned>(bytes: &Bytes) -> Result<T, AgentRefusal
     serde_json::from_slice(bytes).map_err(|error| AgentRefusal::Invalid(error.to_string()))
 }
 
-async fn redeem(
-    State(parts): State<AgentParts>,
-    bytes: Bytes,
-) -> Result<Response, AgentRefusal> {
+async fn redeem(State(parts): State<AgentParts>, bytes: Bytes) -> Result<Response, AgentRefusal> {
     let request: RedeemRequest = body(&bytes)?;
     Ok(Json(parts.service.redeem(request).await?).into_response())
 }
@@ -248,7 +245,10 @@ async fn store_output(
     let sha256 = digest(&sha256)?;
     let mut writer =
         parts.blobs.begin(&caller.project, sha256, query.size, Encoding::Identity).await?;
-    let mut pieces = request.into_body().into_data_stream().map_err(|_| AgentRefusal::Invalid("the body broke off".into()));
+    let mut pieces = request
+        .into_body()
+        .into_data_stream()
+        .map_err(|_| AgentRefusal::Invalid("the body broke off".into()));
     while let Some(piece) = pieces.next().await {
         writer.write(piece?).await?;
     }

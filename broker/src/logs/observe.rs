@@ -1,0 +1,51 @@
+//! What a changed unit adds to its log, and when the log is complete.
+
+use runwhere_engine::{Desired, Unit};
+use runwhere_providers::Clock;
+
+use super::LogError;
+use super::note::{Note, NoteRecord};
+use super::store::Logs;
+
+/// Appends what the unit's state implies. Every note has a key, so repeats are harmless; what a
+/// full disk prevents is made up for by the next change.
+pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
+    let trial = &unit.trial;
+    let mut notes = Vec::new();
+    if let Some(detail) = &trial.waiting_for
+        && !trial.state.is_terminal()
+    {
+        // Once for each reason: a long wait does not flood the log.
+        let key = format!("waiting.{}", detail.chars().take(80).collect::<String>());
+        notes.push((key, Note::Waiting { detail: detail.clone() }));
+    }
+    match trial.desired {
+        Desired::Run => {}
+        Desired::Stop => notes.push(("stopping".to_owned(), Note::Stopping)),
+        Desired::TimeOut => notes.push(("timed_out".to_owned(), Note::TimedOut)),
+    }
+    if let Some(reason) = trial.end_reason.clone().filter(|_| trial.state.is_terminal()) {
+        let exit_code = trial.exit.and_then(|exit| exit.code);
+        let signal = trial.exit.and_then(|exit| exit.signal);
+        if reason.code() != "succeeded" {
+            notes.push(("ended".to_owned(), Note::Ended { reason, exit_code, signal }));
+        }
+    }
+    for (key, note) in notes {
+        let record = NoteRecord { key, at: clock.now(), note };
+        match logs.note(&trial.id, record).await {
+            Ok(()) | Err(LogError::Sealed) => {}
+            Err(error) => {
+                tracing::warn!(trial.id = %trial.id, %error, "A platform line was not stored");
+            }
+        }
+    }
+    // Nothing follows once the agent has delivered everything, or can deliver nothing any more.
+    let silent = unit.lease.as_ref().is_none_or(|lease| lease.state.is_terminal());
+    if trial.state.is_terminal()
+        && (trial.log.is_some() || silent)
+        && let Err(error) = logs.seal(&trial.id).await
+    {
+        tracing::warn!(trial.id = %trial.id, %error, "A log could not be sealed");
+    }
+}
