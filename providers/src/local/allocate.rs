@@ -76,7 +76,10 @@ impl Host {
         let now = clock.now();
         self.store.prune(&scan, now, self.retention);
         let grant = self.grant(kind, price, &scan, now)?;
-        let folder = self.store.create(request, &grant)?;
+        let folder = match self.store.create(request, &grant) {
+            Ok(folder) => folder,
+            Err(error) => return Err(self.undone(&grant.node, error.into())),
+        };
         match self.agent.start(&folder, grant.node.as_str()) {
             Ok(process) => note(&folder, process),
             Err(error) => return Err(self.not_started(&grant.node, error)),
@@ -172,8 +175,12 @@ impl Host {
             io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => ErrorKind::Invalid,
             _ => ErrorKind::Transient,
         };
-        let program = self.agent.program.display();
-        let failure = Failure::new(kind, format!("cannot start the agent {program}: {error}"));
+        let what = format!("cannot start the agent {}: {error}", self.agent.program.display());
+        self.undone(node, Failure::new(kind, what))
+    }
+
+    /// Takes back what a failed launch may have left; only if that works did nothing happen.
+    fn undone(&self, node: &NodeId, failure: Failure) -> Failure {
         match self.store.discard(node) {
             Ok(()) => failure,
             Err(_) => failure.possible().with_node(node.clone()),

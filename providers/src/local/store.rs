@@ -182,24 +182,26 @@ impl Store {
     }
 
     /// Makes an allocation in one step: afterwards it is there with its meter running, or nothing
-    /// is. Under the lock.
+    /// is. After a failure [`discard`](Self::discard) makes sure of that. Under the lock.
     pub(super) fn create(&self, request: &LaunchRequest, grant: &Grant) -> io::Result<PathBuf> {
         let scratch = self.scratch(&grant.node);
         let target = self.folder(&grant.node);
-        let made = folder::fill(&scratch, request, grant)
-            .and_then(|()| fs::rename(&scratch, &target))
-            .and_then(|()| self.sync());
-        if made.is_err() {
-            let _ = folder::remove_tree(&scratch);
-        }
-        made.map(|()| target)
+        folder::fill(&scratch, request, grant)?;
+        fs::rename(&scratch, &target)?;
+        self.sync()?;
+        Ok(target)
     }
 
-    /// Throws an allocation away in which nothing was ever started. Under the lock.
+    /// Throws an allocation away in which nothing runs; quiet where there is none. Under the lock.
     pub(super) fn discard(&self, node: &NodeId) -> io::Result<()> {
         let scratch = self.scratch(node);
-        fs::rename(self.folder(node), &scratch)?;
-        self.sync()?;
+        match fs::rename(self.folder(node), &scratch) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => {
+                moved?;
+                self.sync()?;
+            }
+        }
         // From here on it is nobody's; a rest is swept later.
         let _ = folder::remove_tree(&scratch);
         Ok(())

@@ -89,7 +89,7 @@ fn request(number: u32, kind: &str) -> LaunchRequest {
         lease: lease(number),
         project: ProjectId::new("project").unwrap(),
         trial: TrialId::new("trial").unwrap(),
-        token: format!("token-{number}"),
+        token: format!("token-of-{}", lease(number)),
         offer: format!("local/-/-/on_demand/{kind}").parse().unwrap(),
         gpus: count.parse().unwrap(),
         gpu_model: None,
@@ -580,4 +580,72 @@ async fn each_allocation_has_a_user_of_its_own_that_is_ended_with_it() {
     assert!(runs(running[1].1));
     end_all(&bench.local).await;
     assert!(!runs(running[1].1));
+}
+
+const SERVER_FOLDER: &str = "RUNWHERE_TEST_SERVER_FOLDER";
+
+/// This test's program also plays the server that is killed: it launches and ends nodes until then.
+#[tokio::test]
+async fn a_killed_server_loses_no_allocation() {
+    if let Some(folder) = std::env::var_os(SERVER_FOLDER) {
+        return launch_and_end(Path::new(&folder)).await;
+    }
+    let bench = bench("while :; do sleep 1; done", |_| {}).await;
+    let mut survivors = 0;
+    for round in 0..24u64 {
+        let mut server = Command::new(std::env::current_exe().unwrap())
+            .args(["--nocapture", "--exact", "local::tests::a_killed_server_loses_no_allocation"])
+            .env(SERVER_FOLDER, bench.folder.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        until("the server works", async || working(&bench.root()).exists().then_some(())).await;
+        // Another instant of its work in each round.
+        tokio::time::sleep(Duration::from_micros(1_700 * round)).await;
+        server.kill().unwrap();
+        server.wait().unwrap();
+        std::fs::remove_file(working(&bench.root())).unwrap();
+
+        let nodes = bench.local.nodes().await.unwrap();
+        assert!(nodes.complete);
+        let live: Vec<_> =
+            nodes.nodes.iter().filter(|n| n.state.phase != NodePhase::Gone).collect();
+        assert!(live.len() <= 1, "{live:?}");
+        for seen in &live {
+            // Whatever the crash cut off, the folder knows its lease and its meter runs.
+            assert!(seen.lease.is_some() && seen.state.started_at.is_some());
+            survivors += u32::from(seen.state.phase == NodePhase::Running);
+        }
+        end_all(&bench.local).await;
+        assert_eq!(working_in(&bench.root()), Vec::<u32>::new(), "round {round}");
+        let sheet = bench.local.offers(&OfferScope::default()).await.unwrap();
+        assert!(sheet.offers.iter().all(|offer| offer.stock == Stock::Available));
+    }
+    assert!(survivors > 0, "no agent ever outlived its server");
+}
+
+fn working(root: &Path) -> PathBuf {
+    root.join("working")
+}
+
+async fn launch_and_end(folder: &Path) {
+    let local = Local::open(config(folder), Arc::new(SystemClock)).await.unwrap();
+    for number in 0..1000 {
+        let node = local.launch(&request(number, "a100-80g.x2")).await.unwrap().node;
+        std::fs::write(working(&folder.join("local")), "").unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        local.terminate(&node).await.unwrap();
+    }
+}
+
+/// Processes whose working folder is below a folder, also a removed one.
+fn working_in(folder: &Path) -> Vec<u32> {
+    let folder = folder.canonicalize().unwrap();
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let at = std::fs::read_link(format!("/proc/{pid}/cwd"));
+        runs(*pid) && at.is_ok_and(|at| at.starts_with(&folder))
+    })
+    .collect()
 }
