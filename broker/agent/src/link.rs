@@ -261,9 +261,7 @@ impl Link {
             };
             match broken {
                 None => return Ok(body.into()),
-                Some(error) => {
-                    self.wait(call, &error.without_url().to_string(), &mut pause).await?
-                }
+                Some(error) => self.wait(call, &cause(&error), &mut pause).await?,
             }
         }
     }
@@ -303,7 +301,7 @@ impl Link {
                         }
                     }
                 }
-                Err(error) => error.without_url().to_string(),
+                Err(error) => cause(&error),
             };
             self.wait(call, &problem, &mut pause).await?;
         }
@@ -315,9 +313,13 @@ impl Link {
         problem: &str,
         pause: &mut Pause,
     ) -> Result<(), LinkError> {
-        self.failing.store(true, Ordering::Relaxed);
         let pause = pause.next();
-        tracing::debug!(call, problem, ?pause, "call will be repeated");
+        if self.failing.swap(true, Ordering::Relaxed) {
+            tracing::debug!(call, problem, ?pause, "call will be repeated");
+        } else {
+            // Once for each time the broker goes away.
+            tracing::warn!(call, problem, "cannot reach the broker; will be repeated");
+        }
         let mut closed = self.closed.subscribe();
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(()),
@@ -347,6 +349,17 @@ impl Pause {
         let _ = getrandom::fill(&mut random);
         full / 2 + full / 2 * u32::from(u16::from_le_bytes(random)) / u32::from(u16::MAX)
     }
+}
+
+/// An error with everything behind it, without the URL.
+pub(crate) fn cause(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() { "timed out" } else { "broken connection" }.to_owned();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 fn is_loopback(url: &reqwest::Url) -> bool {

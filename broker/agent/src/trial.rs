@@ -12,7 +12,9 @@ use crate::files::safe_folder;
 use crate::gpu;
 use crate::outputs::Collector;
 use crate::program::{Exit, Gate, Program, spawn_failure};
-use crate::protocol::{AgentState, Assignment, Desired, EventKind, ExitReason, LEASE_MARKER};
+use crate::protocol::{
+    AgentState, Assignment, Desired, EventKind, ExitReason, LEASE_MARKER, PROTOCOL_VERSION,
+};
 use crate::shim::ExecSpec;
 use crate::spool::{Spool, Writer};
 use crate::texts;
@@ -121,6 +123,12 @@ impl Trial<'_> {
 
     async fn prepare(&self, writer: &Writer) -> Result<Originals, (&'static str, String)> {
         let Context { bootstrap, link, folders, state, .. } = self.context;
+        let protocol = self.assignment.protocol;
+        if protocol != PROTOCOL_VERSION {
+            let reason =
+                format!("assignment of protocol {protocol}; this agent speaks {PROTOCOL_VERSION}");
+            return Err(("agent", reason));
+        }
         let wanted = &self.assignment.gpus;
         let gpus = gpu::check(wanted, bootstrap.gpu_devices.as_deref())
             .await

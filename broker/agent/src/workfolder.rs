@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use sha2::Digest as _;
 
 use crate::files::safe_path;
-use crate::link::{Link, LinkError, Pause};
+use crate::link::{Link, LinkError, Pause, cause};
 use crate::protocol::{Assignment, Digest, DropTo, SyncFile};
 
 const PARALLEL: usize = 6;
@@ -244,7 +244,7 @@ async fn download(link: &Link, temp: &Path, file: &SyncFile) -> Result<(), Broke
                 out.write_all(&chunk).map_err(local)?;
             }
             Ok(None) => break,
-            Err(error) => return Err(Broken::Line(error.without_url().to_string())),
+            Err(error) => return Err(Broken::Line(cause(&error))),
         }
     }
     if size != file.size || Digest::finish(hash) != file.sha256 {

@@ -68,8 +68,9 @@ impl Spool {
         paths.sort();
         let mut tail = Tail::default();
         let mut segments = VecDeque::new();
+        let newest = paths.last().cloned();
         for path in paths {
-            let len = check(&path, &mut tail)?;
+            let len = check(&path, Some(&path) == newest.as_ref(), &mut tail)?;
             if len == 0 {
                 fs::remove_file(&path)?;
             } else {
@@ -157,42 +158,24 @@ impl Spool {
     }
 }
 
-// Walks the records of a segment, cuts the file after the last whole one and returns its length.
-fn check(path: &Path, tail: &mut Tail) -> io::Result<u64> {
+// Walks the records of a segment, cuts the file after the last good one and returns its length. A
+// segment is synced before the next one begins, so only the newest can be damaged, but that
+// anywhere: its records are unpacked to see.
+fn check(path: &Path, newest: bool, tail: &mut Tail) -> io::Result<u64> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let size = file.metadata()?.len();
     let mut place = 0;
-    let mut last: Option<(u64, Header)> = None;
     while place + HEADER_BYTES as u64 <= size {
         let Some(header) = read_header(&mut file, place)? else { break };
-        if place + header.record_bytes() > size {
+        let end = place + header.record_bytes();
+        if end > size || (newest && !whole(&mut file, place, &header)?) {
             break;
         }
-        last = Some((place, header));
-        place += header.record_bytes();
-        // A crash can only damage the end, so only the last record is unpacked.
-        if place == size && !whole(&mut file, place - header.record_bytes(), &header)? {
-            place -= header.record_bytes();
-            last = last_before(&mut file, place)?;
-            break;
-        }
+        *tail = Tail { last_seq: header.last_seq, ends: header.ends };
+        place = end;
     }
     file.set_len(place)?;
-    if let Some((_, header)) = last {
-        *tail = Tail { last_seq: header.last_seq, ends: header.ends };
-    }
     Ok(place)
-}
-
-fn last_before(file: &mut File, end: u64) -> io::Result<Option<(u64, Header)>> {
-    let mut place = 0;
-    let mut last = None;
-    while place < end {
-        let Some(header) = read_header(file, place)? else { break };
-        last = Some((place, header));
-        place += header.record_bytes();
-    }
-    Ok(last)
 }
 
 fn whole(file: &mut File, place: u64, header: &Header) -> io::Result<bool> {
@@ -217,4 +200,65 @@ pub(super) fn read_body(file: &mut File, place: u64, header: &Header) -> io::Res
     file.seek(SeekFrom::Start(place + HEADER_BYTES as u64))?;
     file.read_exact(&mut body)?;
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::protocol::{LogFrame, LogStream, encode_batch};
+
+    fn record(first_seq: u64, offset: u64) -> Vec<u8> {
+        let frame = |seq, offset| LogFrame {
+            seq,
+            stream: LogStream::Stdout,
+            time_us: 0,
+            offset,
+            bytes: Bytes::from_static(b"abc"),
+        };
+        let body = encode_batch(&[frame(first_seq, offset), frame(first_seq + 1, offset + 3)]);
+        let body = body.unwrap();
+        let header = Header {
+            compressed: body.len() as u32,
+            raw: 64,
+            first_seq,
+            last_seq: first_seq + 1,
+            ends: [0, offset + 6, 0],
+        };
+        [&header.encode()[..], &body].concat()
+    }
+
+    #[test]
+    fn whatever_a_crash_leaves_at_the_end_is_cut_off() {
+        let (first, second) = (record(1, 0), record(3, 6));
+        let whole = [first.clone(), second.clone()].concat();
+        // Every length, as a torn write leaves it, and zeros where the length came first.
+        for keep in 0..=whole.len() {
+            for zeros in [false, true] {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("00000000000000000001.seg");
+                let mut file = File::create(&path).unwrap();
+                file.write_all(&whole[..keep]).unwrap();
+                if zeros {
+                    file.set_len(whole.len() as u64).unwrap();
+                }
+                let (spool, tail) = Spool::open(dir.path(), 0).unwrap();
+                let records = [first.len(), whole.len()].iter().filter(|end| keep >= **end).count();
+                let expected =
+                    Tail { last_seq: 2 * records as u64, ends: [0, 6 * records as u64, 0] };
+                assert_eq!(tail, expected, "{keep} bytes, zeros {zeros}");
+                assert_eq!(spool.state().segments.len(), usize::from(records > 0));
+            }
+        }
+    }
+
+    #[test]
+    fn numbering_goes_on_after_what_the_broker_has() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("1.seg"), record(1, 0)).unwrap();
+        let (spool, tail) = Spool::open(dir.path(), 9).unwrap();
+        assert_eq!(tail, Tail { last_seq: 9, ends: [0, 6, 0] });
+        assert_eq!(spool.last_seq(), 9);
+    }
 }
