@@ -1,6 +1,6 @@
 //! The catalogue: bundled and live offers under one index.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
@@ -40,8 +40,8 @@ pub struct Entry {
     pub code: OfferCode,
     /// A remark of the bundled source.
     pub note: Option<Note>,
-    /// When the sheet it came in was read; `None` for bundled offers.
-    pub sheet_at: Option<Timestamp>,
+    /// When a connected provider stated it last; `None` for bundled offers.
+    pub read_at: Option<Timestamp>,
 }
 
 /// Why an offer cannot be launched now.
@@ -153,7 +153,7 @@ impl Assessed {
     }
 }
 
-/// How old a sheet may be before its offers launch nothing.
+/// How long ago an offer may have been read to be launched.
 pub const DEFAULT_SHEET_MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// An immutable state of all offers.
@@ -213,7 +213,8 @@ impl Catalogue {
                 } else if live.contains_key(&offer.key) {
                     rejected.push((provider.clone(), row("the key stands twice in the sheet")));
                 } else {
-                    live.insert(offer.key.clone(), (Arc::new(offer.clone()), sheet.observed_at));
+                    let read_at = offer.price.observed_at.unwrap_or(sheet.observed_at);
+                    live.insert(offer.key.clone(), (Arc::new(offer.clone()), read_at));
                 }
             }
         }
@@ -226,13 +227,13 @@ impl Catalogue {
                     offer: bundled.offer.clone(),
                     code: codes.assign(&bundled.offer.key),
                     note: bundled.note,
-                    sheet_at: None,
+                    read_at: None,
                 })
             }));
         }
         entries.extend(live.into_values().map(|(offer, read_at)| {
             let code = codes.assign(&offer.key);
-            Arc::new(Entry { offer, code, note: None, sheet_at: Some(read_at) })
+            Arc::new(Entry { offer, code, note: None, read_at: Some(read_at) })
         }));
         entries.sort_by(|a, b| a.offer.key.cmp(&b.offer.key));
         let mut by_gpu: BTreeMap<GpuModelId, Vec<usize>> = BTreeMap::new();
@@ -330,10 +331,20 @@ impl Catalogue {
         self.newest_bundled
     }
 
-    /// Providers whose sheets are too old at an instant.
-    pub fn stale_providers(&self, now: Timestamp) -> BTreeSet<&ProviderId> {
-        let stale = |read_at: &Timestamp| now.duration_since(*read_at) > self.sheet_max_age;
-        self.connected.iter().filter(|(_, at)| stale(at)).map(|(provider, _)| provider).collect()
+    /// Live offers that were read too long ago to be launched at an instant.
+    pub fn stale(&self, now: Timestamp) -> impl Iterator<Item = &OfferKey> {
+        self.entries
+            .iter()
+            .filter(move |entry| self.stale_for(entry, now).is_some())
+            .map(|entry| &entry.offer.key)
+    }
+
+    /// How long ago an offer was read, if that is too long. A price that the operator sets does not
+    /// age, and neither does one that launches nothing anyway.
+    fn stale_for(&self, entry: &Entry, now: Timestamp) -> Option<SignedDuration> {
+        let age = now.duration_since(entry.read_at?);
+        let ages = entry.offer.price.kind != PriceKind::Configured;
+        (ages && age > self.sheet_max_age).then_some(age)
     }
 
     /// Whether somebody may see an offer.
@@ -361,22 +372,18 @@ impl Catalogue {
     fn not_launchable(&self, entry: &Entry, now: Timestamp) -> Option<NotLaunchable> {
         let offer = &entry.offer;
         let provider = || offer.key.provider.to_string();
-        let Some(read_at) = entry.sheet_at else {
+        if entry.read_at.is_none() {
             return Some(match self.connected.contains_key(&offer.key.provider) {
                 true => NotLaunchable::NotInAccount { provider: provider() },
                 false => NotLaunchable::ConnectAccount { provider: provider() },
             });
-        };
+        }
         if !offer.launchable {
             return Some(NotLaunchable::NotNow { provider: provider() });
         }
-        // A price that the operator sets does not age.
-        let age = now.duration_since(read_at);
-        if offer.price.kind != PriceKind::Configured && age > self.sheet_max_age {
-            return Some(NotLaunchable::StalePrice {
-                provider: provider(),
-                age_seconds: age.as_secs(),
-            });
+        if let Some(age) = self.stale_for(entry, now) {
+            let age_seconds = age.as_secs();
+            return Some(NotLaunchable::StalePrice { provider: provider(), age_seconds });
         }
         (offer.stock == Stock::SoldOut).then_some(NotLaunchable::SoldOut)
     }

@@ -253,3 +253,32 @@ fn decimal(raw: &RawValue) -> Option<Decimal> {
         false => parse_decimal(text).ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_body_and_no_parameter_panics(
+            body in prop_oneof![
+                "\\PC{0,60}".prop_map(String::into_bytes),
+                "\\{\"(gpu_count|top_n|max_hourly_price|gpu_model)\":[-+0-9eE.\"\\[\\]{}a]{0,12}\\}"
+                    .prop_map(String::into_bytes),
+                prop::collection::vec(any::<u8>(), 0..60),
+            ],
+            name in "(limit|offset|is_active|billing_model|gpu_model)",
+            value in "\\PC{0,20}",
+            accepted in "[a-z;=,.0-9 -]{0,30}",
+        ) {
+            let _ = quote_request(&body);
+            let _ = list_request(&[(name, value)]);
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = accepted.parse() {
+                headers.insert(header::ACCEPT_LANGUAGE, value);
+            }
+            lang_of(&headers);
+        }
+    }
+}

@@ -6,6 +6,8 @@
 //! quote. Everything is ordered by one total order, so the same state and the same question give
 //! the same answer, under the same quote id.
 
+#![deny(clippy::float_arithmetic)]
+
 pub mod catalogue;
 pub mod codes;
 pub mod fx;

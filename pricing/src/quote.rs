@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runwhere_model::offer::Stock;
-use runwhere_model::{BillingModel, GpuModelId, PriceState};
+use runwhere_model::{BillingModel, GpuModelId, OfferKey, PriceState};
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -234,7 +234,7 @@ impl Catalogue {
         Ok(assessed)
     }
 
-    /// The identity of an answer. Of time only what changes the answer is part of it: which sheets
+    /// The identity of an answer. Of time only what changes the answer is part of it: which offers
     /// and which rates are too old.
     fn quote_id(&self, query: &Query, as_of: Timestamp) -> String {
         let day = as_of.to_zoned_datetime(TimeZone::UTC).date();
@@ -247,8 +247,7 @@ impl Catalogue {
             })
             .map(|rate| format!("{}-{}", rate.from, rate.to))
             .collect();
-        let stale_sheets: Vec<&str> =
-            self.stale_providers(as_of).into_iter().map(|id| id.as_str()).collect();
+        let stale_offers: Vec<String> = self.stale(as_of).map(OfferKey::to_string).collect();
         let canonical = serde_json::json!({
             "gpu": query.gpu,
             "gpu_count": query.gpu_count,
@@ -259,7 +258,7 @@ impl Catalogue {
             "provider": query.provider,
             "region": query.region,
             "audience": query.audience,
-            "stale_sheets": stale_sheets,
+            "stale_offers": stale_offers,
             "stale_rates": stale_rates,
         });
         let mut hasher = Sha256::new();
@@ -350,7 +349,7 @@ pub fn reasons(assessed: &Assessed) -> Vec<Reason> {
             if assessed.entry.note == Some(Note::FromPrice) {
                 reasons.push(Reason::FromPrice);
             }
-            if assessed.entry.sheet_at.is_none() {
+            if assessed.entry.read_at.is_none() {
                 reasons.push(match offer.price.observed_at {
                     None => Reason::AgeUnknown,
                     Some(at) => {

@@ -92,10 +92,12 @@ impl PriceService {
             if let (false, Some(old)) = (sheet.complete, parts.sheets.get(&provider)) {
                 let seen: BTreeSet<OfferKey> =
                     sheet.offers.iter().map(|offer| offer.key.clone()).collect();
-                let unseen = old.offers.iter().filter(|offer| !seen.contains(&offer.key));
-                sheet.offers.extend(unseen.cloned());
-                // What was not seen again is as old as before, so the whole counts as that old.
-                sheet.observed_at = sheet.observed_at.min(old.observed_at);
+                for unseen in old.offers.iter().filter(|offer| !seen.contains(&offer.key)) {
+                    let mut unseen = unseen.clone();
+                    // What was not seen again is as old as it was.
+                    unseen.price.observed_at.get_or_insert(old.observed_at);
+                    sheet.offers.push(unseen);
+                }
             }
             parts.sheets.insert(provider, sheet);
         });

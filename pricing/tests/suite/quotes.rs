@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::support::{at, local_sheet, offer, provider, service, sheet, young};
 use proptest::prelude::*;
 use runwhere_model::offer::Stock;
-use runwhere_model::{GpuModel, GpuModelId, Lang, Offer, PriceKind, parse_decimal};
+use runwhere_model::{GpuModel, GpuModelId, Lang, Offer, OfferSheet, PriceKind, parse_decimal};
 use runwhere_pricing::{
-    Audience, Bundled, Catalogue, CodeBook, Flag, ListRequest, NotLaunchable, Parts, Query, Reason,
-    Rejection, ResolveError, SpotStanding, Tag, four_decimals,
+    Audience, Bundled, Catalogue, CodeBook, Flag, ListRequest, NotLaunchable, Parts, PriceService,
+    Query, Reason, Rejection, ResolveError, SpotStanding, Tag, four_decimals,
 };
 
 fn gpu(name: &str) -> GpuModelId {
@@ -175,11 +175,10 @@ fn an_old_rate_lets_nothing_be_launched_under_a_ceiling() {
     ));
     assert!(quote.recommendations[0].reasons.iter().any(|r| matches!(r, Reason::OldRate { .. })));
     // Read anew, it could be launched, but not on the word of that rate.
+    let mut again = offer("a/-/-/on_demand/x", "t4", "1", "1 USD");
+    again.price.observed_at = Some(later);
     let parts = Parts {
-        sheets: BTreeMap::from([(
-            provider("a"),
-            sheet(vec![offer("a/-/-/on_demand/x", "t4", "1", "1 USD")], later),
-        )]),
+        sheets: BTreeMap::from([(provider("a"), sheet(vec![again], later))]),
         bundled: false,
         ..Parts::default()
     };
@@ -225,6 +224,12 @@ fn sheets_are_swapped_and_codes_are_kept() {
     assert_eq!(service.catalogue().entries().len(), 2);
     assert_ne!(id(), before);
 
+    // What that reading did not see ages on its own.
+    let later = at("2026-11-22T12:00:00Z");
+    let later_service = half_read_again(later, &first, &second);
+    assert!(later_service.resolve("a/-/-/on_demand/y").unwrap().launchable());
+    assert!(!later_service.resolve("a/-/-/on_demand/x").unwrap().launchable());
+
     service.replace_sheet(provider("a"), sheet(vec![second.clone()], young()));
     assert_eq!(
         service.resolve(code.as_str()).unwrap_err(),
@@ -235,6 +240,20 @@ fn sheets_are_swapped_and_codes_are_kept() {
     service.replace_sheet(provider("a"), sheet(vec![first, second], young()));
     assert_eq!(service.resolve("a/-/-/on_demand/x").unwrap().entry.code, code);
     assert_eq!(id(), before);
+}
+
+/// Two offers read two days ago, one of them again just now.
+fn half_read_again(now: jiff::Timestamp, first: &Offer, second: &Offer) -> PriceService {
+    let service = service(now, false);
+    let undated = |offer: &Offer| {
+        let mut offer = offer.clone();
+        offer.price.observed_at = None;
+        offer
+    };
+    service.replace_sheet(provider("a"), sheet(vec![undated(first), undated(second)], young()));
+    let partial = OfferSheet { complete: false, ..sheet(vec![undated(second)], now) };
+    service.replace_sheet(provider("a"), partial);
+    service
 }
 
 #[test]
@@ -300,7 +319,7 @@ fn keys_and_codes_resolve_or_are_refused() {
     assert!(twins.resolve("a/-/-/spot/PCIE").is_ok());
 }
 
-fn service_with_twins() -> runwhere_pricing::PriceService {
+fn service_with_twins() -> PriceService {
     let service = service(young(), false);
     let twins = ["a/-/-/spot/PCIE", "a/-/-/spot/PCIe"].map(|key| offer(key, "t4", "1", "1 CNY"));
     service.replace_sheet(provider("a"), sheet(twins.to_vec(), young()));
@@ -336,7 +355,7 @@ fn across_models_gives_one_offer_each() {
 
 #[test]
 fn a_quote_replays_and_differs_where_the_answer_may_differ() {
-    let quote = |service: &runwhere_pricing::PriceService, query: &Query| {
+    let quote = |service: &PriceService, query: &Query| {
         let reply = runwhere_pricing::QuoteReply::new(&service.quote(query), Lang::Zh);
         (reply.quote_id.clone(), serde_json::to_string(&reply).unwrap())
     };
