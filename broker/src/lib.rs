@@ -10,5 +10,6 @@ pub mod jobs;
 pub mod logs;
 pub mod ports;
 pub mod serve;
+pub mod server;
 pub mod store;
 pub mod task;

@@ -1,0 +1,313 @@
+//! Tokens and the first tenant.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runwhere_engine::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
+use runwhere_model::{KeyId, PrincipalId, ProjectId, Secret, WorkspaceId};
+use runwhere_providers::Clock;
+use sha2::{Digest as _, Sha256};
+
+use super::caller::Caller;
+use crate::ports::Ids;
+use crate::store::{Row, Store, StoreError, Transition};
+
+/// Beginning of every RunWhere token.
+const PREFIX: &str = "rw_";
+/// Longer than any token.
+const MAX_TOKEN_BYTES: usize = 256;
+/// The id of the first workspace, project and principal.
+const DEFAULT_ID: &str = "default";
+const FIRST_PRINCIPAL: &str = "admin";
+
+/// Why a credential is refused or not made.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// No token, not one of ours, revoked or expired.
+    #[error("the token is missing, unknown, expired or revoked")]
+    Unauthorized,
+    /// No such key.
+    #[error("there is no token {0}")]
+    NoSuchKey(KeyId),
+    /// The time of expiry is out of range.
+    #[error("the time of expiry is out of range")]
+    Expiry,
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The first token could not be written.
+    #[error("the first token could not be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// What people call it.
+    pub name: String,
+    /// What it allows.
+    pub permissions: Vec<Permission>,
+    /// How long it is valid.
+    pub expires_in: Option<Duration>,
+}
+
+/// Tenants, principals and their keys.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Accounts {
+    /// Accounts of a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self { store, clock, ids }
+    }
+
+    /// Who a token belongs to.
+    pub async fn authenticate(&self, token: &str) -> Result<Caller, AccountError> {
+        if !token.starts_with(PREFIX) || token.len() > MAX_TOKEN_BYTES {
+            return Err(AccountError::Unauthorized);
+        }
+        let key = self.store.key_by_secret(&hash(token)).await?;
+        let key = key.filter(|key| key.kind == KeyKind::Runwhere && key.is_valid(self.clock.now()));
+        let key = key.ok_or(AccountError::Unauthorized)?;
+        Ok(Caller {
+            workspace: key.workspace,
+            project: key.project,
+            principal: key.principal,
+            key: key.id,
+            permissions: key.permissions,
+        })
+    }
+
+    /// Makes what a first start needs: the first tenant and a token with every permission. `keep`
+    /// writes the token where its owner finds it, before it becomes valid, so that it cannot be
+    /// lost. `None` when there is a tenant already.
+    pub async fn first_start(
+        &self,
+        keep: impl FnOnce(&Secret) -> io::Result<()>,
+    ) -> Result<Option<Secret>, AccountError> {
+        let workspace = WorkspaceId::new(DEFAULT_ID).expect("letters are a valid id");
+        if self.store.workspace(&workspace).await?.is_some() {
+            return Ok(None);
+        }
+        let project = ProjectId::new(DEFAULT_ID).expect("letters are a valid id");
+        let principal = PrincipalId::new(FIRST_PRINCIPAL).expect("letters are a valid id");
+        let now = self.clock.now();
+        let new = NewKey {
+            name: "first-token".to_owned(),
+            permissions: vec![Permission::Admin],
+            expires_in: None,
+        };
+        let owner = Owner { workspace, project, principal };
+        let (key, token) = self.make(new, &owner, now)?;
+        keep(&token)?;
+        let Owner { workspace, project, principal } = owner;
+        let rows = vec![
+            Row::Workspace(Workspace {
+                id: workspace.clone(),
+                name: DEFAULT_ID.to_owned(),
+                created_at: now,
+            }),
+            Row::Project(Project {
+                id: project,
+                version: 0,
+                workspace: workspace.clone(),
+                name: DEFAULT_ID.to_owned(),
+                quota: Quota::default(),
+                consents_no_deadman: false,
+                created_at: now,
+            }),
+            Row::Principal(Principal {
+                id: principal,
+                workspace,
+                name: FIRST_PRINCIPAL.to_owned(),
+                created_at: now,
+            }),
+            Row::ApiKey(key),
+        ];
+        self.store.commit(Transition { rows, events: Vec::new() }).await?;
+        Ok(Some(token))
+    }
+
+    /// Makes a key of the first tenant. The token is shown once; only its hash is kept.
+    pub async fn create(&self, new: NewKey) -> Result<(ApiKey, Secret), AccountError> {
+        let owner = Owner {
+            workspace: WorkspaceId::new(DEFAULT_ID).expect("letters are a valid id"),
+            project: ProjectId::new(DEFAULT_ID).expect("letters are a valid id"),
+            principal: PrincipalId::new(FIRST_PRINCIPAL).expect("letters are a valid id"),
+        };
+        self.create_for(new, owner.workspace, owner.project, owner.principal).await
+    }
+
+    /// Makes a key of any tenant.
+    pub async fn create_for(
+        &self,
+        new: NewKey,
+        workspace: WorkspaceId,
+        project: ProjectId,
+        principal: PrincipalId,
+    ) -> Result<(ApiKey, Secret), AccountError> {
+        let owner = Owner { workspace, project, principal };
+        let (key, token) = self.make(new, &owner, self.clock.now())?;
+        let rows = vec![Row::ApiKey(key.clone())];
+        self.store.commit(Transition { rows, events: Vec::new() }).await?;
+        Ok((key, token))
+    }
+
+    /// All keys, oldest first.
+    pub async fn list(&self) -> Result<Vec<ApiKey>, AccountError> {
+        Ok(self.store.keys().await?)
+    }
+
+    /// Ends a key's validity; repeats are harmless.
+    pub async fn revoke(&self, id: &KeyId) -> Result<ApiKey, AccountError> {
+        loop {
+            let found = self.store.key(id).await?;
+            let mut key = found.ok_or_else(|| AccountError::NoSuchKey(id.clone()))?;
+            if key.revoked_at.is_some() {
+                return Ok(key);
+            }
+            key.revoked_at = Some(self.clock.now());
+            let rows = vec![Row::ApiKey(key.clone())];
+            match self.store.commit(Transition { rows, events: Vec::new() }).await {
+                Ok(()) => return Ok(key),
+                Err(StoreError::Stale { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        new: NewKey,
+        owner: &Owner,
+        now: Timestamp,
+    ) -> Result<(ApiKey, Secret), AccountError> {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        let random = hex::decode(self.ids.hex(32)).unwrap_or_default();
+        let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        let expires_at = match new.expires_in {
+            Some(span) => Some(now.checked_add(span).map_err(|_| AccountError::Expiry)?),
+            None => None,
+        };
+        let key = ApiKey {
+            id: KeyId::new(format!("key-{}", self.ids.hex(4))).expect("hexadecimal is a valid id"),
+            version: 0,
+            kind: KeyKind::Runwhere,
+            name: new.name,
+            secret_sha256: hash(&token),
+            principal: owner.principal.clone(),
+            workspace: owner.workspace.clone(),
+            project: owner.project.clone(),
+            permissions: new.permissions,
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+        };
+        Ok((key, Secret::new(token)))
+    }
+}
+
+struct Owner {
+    workspace: WorkspaceId,
+    project: ProjectId,
+    principal: PrincipalId,
+}
+
+fn hash(token: &str) -> String {
+    hex::encode(Sha256::digest(token.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::ports::SystemIds;
+    use crate::store::MemoryStore;
+
+    #[derive(Debug)]
+    struct SetClock(Mutex<Timestamp>);
+
+    impl SetClock {
+        fn advance(&self, span: Duration) {
+            *self.0.lock().unwrap() += span;
+        }
+    }
+
+    #[async_trait]
+    impl Clock for SetClock {
+        fn now(&self) -> Timestamp {
+            *self.0.lock().unwrap()
+        }
+
+        async fn sleep_until(&self, _deadline: Timestamp) {}
+    }
+
+    fn accounts() -> (Accounts, Arc<SetClock>) {
+        let clock = Arc::new(SetClock(Mutex::new(Timestamp::UNIX_EPOCH)));
+        let store = Arc::new(MemoryStore::new());
+        (Accounts::new(store, clock.clone(), Arc::new(SystemIds)), clock)
+    }
+
+    #[tokio::test]
+    async fn the_first_start_makes_one_token_that_works_and_is_stored_hashed() {
+        let (accounts, _) = accounts();
+        let mut kept = String::new();
+        let keep = |token: &Secret| {
+            kept = token.expose().to_owned();
+            Ok(())
+        };
+        let token = accounts.first_start(keep).await.unwrap().unwrap();
+        assert_eq!(token.expose(), kept);
+        assert_eq!(kept.len(), 3 + 43);
+        let caller = accounts.authenticate(&kept).await.unwrap();
+        assert!(caller.allows(Permission::BillingRead));
+        assert!(accounts.first_start(|_| Ok(())).await.unwrap().is_none());
+        let keys = format!("{:?}", accounts.list().await.unwrap());
+        assert!(!keys.contains(&kept[3..]));
+        for bad in ["", "rw_", &kept[1..], &format!("{kept}x"), &"rw_a".repeat(100)] {
+            let refused = accounts.authenticate(bad).await;
+            assert!(matches!(refused, Err(AccountError::Unauthorized)), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_could_not_be_kept_is_not_made() {
+        let (accounts, _) = accounts();
+        let full = accounts.first_start(|_| Err(io::ErrorKind::StorageFull.into())).await;
+        assert!(matches!(full, Err(AccountError::Write(_))));
+        assert!(accounts.list().await.unwrap().is_empty());
+        assert!(accounts.first_start(|_| Ok(())).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn revoked_and_expired_tokens_end() {
+        let (accounts, clock) = accounts();
+        accounts.first_start(|_| Ok(())).await.unwrap();
+        let new = NewKey {
+            name: "ci".to_owned(),
+            permissions: vec![Permission::TrainingRun],
+            expires_in: Some(Duration::from_secs(60)),
+        };
+        let (_, brief) = accounts.create(new.clone()).await.unwrap();
+        let (key, other) = accounts.create(NewKey { expires_in: None, ..new }).await.unwrap();
+        let caller = accounts.authenticate(brief.expose()).await.unwrap();
+        assert!(caller.allows(Permission::TrainingRun) && !caller.allows(Permission::Admin));
+        clock.advance(Duration::from_secs(60));
+        assert!(accounts.authenticate(brief.expose()).await.is_err());
+        accounts.revoke(&key.id).await.unwrap();
+        accounts.revoke(&key.id).await.unwrap();
+        assert!(accounts.authenticate(other.expose()).await.is_err());
+        let unknown = KeyId::new("key-none").unwrap();
+        assert!(matches!(accounts.revoke(&unknown).await, Err(AccountError::NoSuchKey(_))));
+    }
+}

@@ -1,0 +1,216 @@
+//! Listening and serving.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::outer::App;
+
+/// A client that pauses longer between requests connects again.
+const IDLE: Duration = Duration::from_secs(90);
+const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long running requests may take once the server is to end.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Pause after a failed accept: out of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// The published client asks for prices one port above 8000.
+const PRICED_PORT: u16 = 8000;
+
+/// Where and how to listen.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The address; port 0 for a free one.
+    pub address: SocketAddr,
+    /// Certificate chain and private key, PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A PEM file cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A bound server that does not answer yet.
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Binds the address; on port 8000 also 8001, for the published client's price calls.
+    pub async fn bind(listen: &Listen) -> Result<Self, BindError> {
+        let tls = match &listen.tls {
+            Some((chain, key)) => Some(acceptor(chain, key)?),
+            None => None,
+        };
+        let bind = |address: SocketAddr| async move {
+            TcpListener::bind(address)
+                .await
+                .map_err(|source| BindError::Address { address, source })
+        };
+        let first = bind(listen.address).await?;
+        let address = first
+            .local_addr()
+            .map_err(|source| BindError::Address { address: listen.address, source })?;
+        let mut listeners = vec![first];
+        if address.port() == PRICED_PORT {
+            listeners.push(bind(SocketAddr::new(address.ip(), PRICED_PORT + 1)).await?);
+        }
+        Ok(Self { listeners, address, tls })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Serves until `closing` becomes true, then takes no more connections and finishes the
+    /// running requests, within bounds.
+    pub async fn run(self, app: App, closing: watch::Receiver<bool>) {
+        let mut listening = JoinSet::new();
+        for listener in self.listeners {
+            let (app, closing, tls) = (app.clone(), closing.clone(), self.tls.clone());
+            listening.spawn(accept(listener, app, closing, tls));
+        }
+        while listening.join_next().await.is_some() {}
+    }
+}
+
+/// Returns once the server is to end.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // A sender that is gone has nothing more to say than that.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+async fn accept(
+    listener: TcpListener,
+    app: App,
+    mut closing: watch::Receiver<bool>,
+    tls: Option<TlsAcceptor>,
+) {
+    let mut connections = JoinSet::new();
+    let watching = closing.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = closed(&mut closing) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Small answers must not wait for more.
+        let _ = stream.set_nodelay(true);
+        let (app, closing, tls) = (app.clone(), watching.clone(), tls.clone());
+        connections.spawn(async move {
+            match tls {
+                None => serve(stream, app, closing).await,
+                Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, app, closing).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                    Err(_) => tracing::debug!("TLS handshake took too long"),
+                },
+            }
+        });
+    }
+    drop(listener);
+    let drained =
+        tokio::time::timeout(DRAIN, async { while connections.join_next().await.is_some() {} });
+    if drained.await.is_err() {
+        tracing::warn!(left = connections.len(), "requests were cut off at shutdown");
+    }
+}
+
+async fn serve<S>(stream: S, app: App, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let app = app.clone();
+        async move { app.call(request.map(Body::new)).await }
+    });
+    let mut connection = std::pin::pin!(
+        hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE)
+            .max_buf_size(64 << 10)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closed(&mut closing) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, BindError> {
+    let bad = |path: &Path, reason: String| BindError::Pem { path: path.to_owned(), reason };
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| bad(chain, error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(bad(chain, "there is no certificate in it".to_owned()));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, private))
+        .map_err(|error| bad(key, error.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
