@@ -38,8 +38,11 @@ impl AgentOptions {
     /// The system does not say which executable this is.
     pub fn new(node_dir: &Path) -> std::io::Result<Self> {
         let node_dir = std::path::absolute(node_dir)?;
+        // By this name it is the same program even after an upgrade has replaced the file.
+        let executable = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+        fs::metadata(&executable)?;
         let shim = vec![
-            std::env::current_exe()?.into_os_string(),
+            executable.into_os_string(),
             "agent-exec".into(),
             "--node-dir".into(),
             node_dir.clone().into_os_string(),
