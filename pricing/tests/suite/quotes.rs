@@ -327,6 +327,28 @@ fn service_with_twins() -> PriceService {
 }
 
 #[test]
+fn the_documents_examples_are_served() {
+    let service = service(young(), true);
+    for gpu_type in ["t4", "a100-80g", "a100-40g", "h100-80g", "l40s", "a10"] {
+        for count in [1, 8] {
+            let reply = service.quote_named(Some(gpu_type), Query::new(None, count), Lang::Zh);
+            let row = reply.recommendations.first();
+            assert!(row.is_some() || count > 1, "{gpu_type}");
+            for row in &reply.recommendations {
+                assert_eq!(row.offer.gpu_count, count.to_string());
+                // What is written back to the YAML names the same offer.
+                let again = service.resolve(&row.offer.offer_key).unwrap();
+                assert_eq!(again.entry.code.to_string(), row.offer.offer_code);
+            }
+        }
+    }
+    let key = "aliyun/cn-hangzhou/cn-hangzhou-i/on_demand/ecs.gn7i.2xlarge";
+    let error = service.resolve(key).unwrap_err();
+    assert_eq!(error, ResolveError::Unknown(key.to_owned()));
+    assert!(error.text(Lang::Zh).contains("runwhere price list"));
+}
+
+#[test]
 fn every_bundled_offer_has_its_own_code() {
     let service = service(young(), true);
     let codes: std::collections::BTreeSet<_> =
