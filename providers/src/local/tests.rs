@@ -268,7 +268,7 @@ async fn an_end_takes_everything_of_the_allocation_and_nothing_else() {
     // Children: one that carries the mark, has its own session and ignores SIGTERM; one without
     // any mark in another session; both also as processes whose parent has ended.
     let script = r#"
-        stubborn='trap "" TERM; echo $$ >"$0.pid"; while :; do sleep 1; done'
+        stubborn='trap "" TERM; echo $$ >"$0.pid"; for second in $(seq 60); do sleep 1; done'
         env -i PATH="$PATH" RUNWHERE_LEASE_ID="$lease" setsid sh -c "$stubborn" "$1/marked" &
         env -i PATH="$PATH" setsid sh -c "$stubborn" "$1/unmarked" &
         (env -i PATH="$PATH" RUNWHERE_LEASE_ID="$lease" setsid sh -c "$stubborn" "$1/orphan" &)
@@ -403,8 +403,11 @@ async fn an_end_that_was_cut_off_is_finished_by_the_next() {
     super::folder::note_ending(&bench.folder_of(&node)).unwrap();
     assert_eq!(bench.phase(&node).await, NodePhase::Stopping);
     kill(agent_pid(&bench.folder_of(&node)));
-    // No repeated launch brings it back.
+    // No repeated launch brings it back, even if nobody noted that it ever ran.
+    let note = bench.folder_of(&node).join("agent.json");
+    std::fs::remove_file(&note).unwrap();
     bench.local.launch(&request).await.unwrap();
+    assert!(!note.exists());
     assert_eq!(bench.phase(&node).await, NodePhase::Stopping);
     bench.local.terminate(&node).await.unwrap();
     assert_eq!(bench.phase(&node).await, NodePhase::Gone);
@@ -590,7 +593,7 @@ async fn a_killed_server_loses_no_allocation() {
     if let Some(folder) = std::env::var_os(SERVER_FOLDER) {
         return launch_and_end(Path::new(&folder)).await;
     }
-    let bench = bench("while :; do sleep 1; done", |_| {}).await;
+    let bench = bench("for second in $(seq 60); do sleep 1; done", |_| {}).await;
     let mut survivors = 0;
     for round in 0..24u64 {
         let mut server = Command::new(std::env::current_exe().unwrap())
