@@ -21,6 +21,18 @@ mod texts;
 #[cfg(test)]
 mod tests;
 
+/// Whether a text can be a task's name; the rule of `job.name`.
+///
+/// # Errors
+/// What is wrong with it, at the path `job_name`.
+pub fn check_job_name(text: &str) -> Result<(), TaskError> {
+    rules::name(text).map(|_| ()).map_err(|problem| TaskError {
+        problem,
+        path: FieldPath::root().key("job_name"),
+        position: None,
+    })
+}
+
 pub use command::Command;
 pub use defaults::ExplainedField;
 pub use file::{
