@@ -9,11 +9,11 @@ use serde::Deserialize;
 use crate::api::text::Words;
 
 /// Most files of one sync.
-pub const MAX_FILES: usize = 200_000;
+pub(super) const MAX_FILES: usize = 200_000;
 /// Largest single file: what one presigned upload may carry.
-pub const MAX_FILE_BYTES: u64 = 1 << 30;
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Largest sum of all files.
-pub const MAX_TOTAL_BYTES: u64 = 1 << 40;
+pub(super) const MAX_TOTAL_BYTES: u64 = 1 << 40;
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_PART_BYTES: usize = 255;
 
@@ -73,11 +73,17 @@ impl ManifestProblem {
             ),
             Self::Path(path) => Words::new(
                 format!("路径不在工作目录内或含有不允许的字符：{}", shown(path)),
-                format!("the path leaves the work folder or has characters that are not allowed: {}", shown(path)),
+                format!(
+                    "the path leaves the work folder or has characters that are not allowed: {}",
+                    shown(path)
+                ),
             ),
             Self::Hash(path) => Words::new(
                 format!("hash 不是 sha256: 加 64 位小写十六进制：{}", shown(path)),
-                format!("the hash is not sha256: and 64 lower-case hexadecimal digits: {}", shown(path)),
+                format!(
+                    "the hash is not sha256: and 64 lower-case hexadecimal digits: {}",
+                    shown(path)
+                ),
             ),
             Self::Duplicate(path) => Words::new(
                 format!("路径重复：{}", shown(path)),
@@ -85,7 +91,11 @@ impl ManifestProblem {
             ),
             Self::CaseCollision(one, other) => Words::new(
                 format!("两个路径只有大小写不同：{} 与 {}", shown(one), shown(other)),
-                format!("two paths differ only in letter case: {} and {}", shown(one), shown(other)),
+                format!(
+                    "two paths differ only in letter case: {} and {}",
+                    shown(one),
+                    shown(other)
+                ),
             ),
             Self::FileAndFolder(path) => Words::new(
                 format!("路径既是文件又是目录：{}", shown(path)),
@@ -97,10 +107,9 @@ impl ManifestProblem {
     /// What to do about it.
     pub fn remedy(&self) -> Words {
         match self {
-            Self::TooMany | Self::TooLarge | Self::FileTooLarge(_) => Words::new(
-                "把数据和缓存写进 .runwignore",
-                "name data and caches in .runwignore",
-            ),
+            Self::TooMany | Self::TooLarge | Self::FileTooLarge(_) => {
+                Words::new("把数据和缓存写进 .runwignore", "name data and caches in .runwignore")
+            }
             Self::Path(_) => Words::new(
                 "使用工作目录内的相对路径，以 / 分隔",
                 "use paths relative to the work folder, with / between their parts",
@@ -213,7 +222,9 @@ mod tests {
     #[test]
     fn paths_stay_in_the_work_folder() {
         assert!(check(&["train.py", "a/b/c.txt", "数据/文件.csv", "a/.b"]).is_ok());
-        for bad in ["../x", "a/../x", "/etc/passwd", "", "a//b", "a/", "./a", "a\0b", "a\\b", "a\nb"] {
+        for bad in
+            ["../x", "a/../x", "/etc/passwd", "", "a//b", "a/", "./a", "a\0b", "a\\b", "a\nb"]
+        {
             assert_eq!(check(&[bad]), Err(ManifestProblem::Path(bad.into())), "{bad:?}");
         }
         let long = "x/".repeat(600) + "y";
@@ -223,7 +234,10 @@ mod tests {
     #[test]
     fn one_place_holds_one_file() {
         assert_eq!(check(&["a", "a"]), Err(ManifestProblem::Duplicate("a".into())));
-        assert!(matches!(check(&["Makefile", "makefile"]), Err(ManifestProblem::CaseCollision(..))));
+        assert!(matches!(
+            check(&["Makefile", "makefile"]),
+            Err(ManifestProblem::CaseCollision(..))
+        ));
         assert!(matches!(check(&["É.py", "é.py"]), Err(ManifestProblem::CaseCollision(..))));
         assert!(matches!(check(&["a", "a/b"]), Err(ManifestProblem::FileAndFolder(_))));
         assert!(matches!(check(&["x/A", "x/a/b/c"]), Err(ManifestProblem::FileAndFolder(_))));
@@ -233,7 +247,10 @@ mod tests {
     fn hashes_and_sizes_are_checked() {
         let file = |hash: &str, size| vec![WireFile { path: "f".into(), hash: hash.into(), size }];
         for hash in ["", "sha256:", "e3b0c442", "SHA256:00", &HASH.to_uppercase()] {
-            assert!(matches!(Manifest::check(file(hash, 1)), Err(ManifestProblem::Hash(_))), "{hash}");
+            assert!(
+                matches!(Manifest::check(file(hash, 1)), Err(ManifestProblem::Hash(_))),
+                "{hash}"
+            );
         }
         assert!(Manifest::check(file(HASH, MAX_FILE_BYTES)).is_ok());
         assert!(matches!(

@@ -96,7 +96,11 @@ fn body<T: serde::de::DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(bytes).map_err(|error| Refusal::Invalid {
         message: Words::new(
             format!("请求不是有效的 JSON：第 {} 行第 {} 列", error.line(), error.column()),
-            format!("the request is not the JSON expected here: line {}, column {}", error.line(), error.column()),
+            format!(
+                "the request is not the JSON expected here: line {}, column {}",
+                error.line(),
+                error.column()
+            ),
         ),
         suggestion: Some(Words::new("更新客户端后重试", "update the client and try again")),
     })
@@ -218,8 +222,7 @@ async fn make_sync(parts: &SyncParts, caller: &Caller, bytes: &Bytes) -> Result<
             )),
         }));
     }
-    let id = SyncId::new(format!("sync-{}", parts.ids.hex(6)))
-        .map_err(Problem::internal)?;
+    let id = SyncId::new(format!("sync-{}", parts.ids.hex(6))).map_err(Problem::internal)?;
     let created_at = parts.clock.now();
     let files = manifest.into_files();
     let count = files.len();

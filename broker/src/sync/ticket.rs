@@ -102,7 +102,10 @@ mod tests {
         assert_eq!((ticket.project, ticket.sha256, ticket.size), (project, digest, 7));
         let late: Timestamp = "2026-11-29T13:00:01Z".parse().unwrap();
         assert_eq!(tickets.check(&text, late), Err(TicketError::Expired));
-        assert_eq!(Tickets::new(Secret::new("another")).check(&text, now), Err(TicketError::Invalid));
+        assert_eq!(
+            Tickets::new(Secret::new("another")).check(&text, now),
+            Err(TicketError::Invalid)
+        );
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };

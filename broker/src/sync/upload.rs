@@ -45,9 +45,11 @@ fn refused(status: StatusCode, code: &'static str, message: &'static str) -> Upl
 impl From<BlobError> for UploadError {
     fn from(error: BlobError) -> Self {
         match error {
-            BlobError::TooLong(_) => {
-                refused(StatusCode::PAYLOAD_TOO_LARGE, "EntityTooLarge", "longer than the manifest says")
-            }
+            BlobError::TooLong(_) => refused(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "EntityTooLarge",
+                "longer than the manifest says",
+            ),
             BlobError::TooShort { .. } => {
                 refused(StatusCode::BAD_REQUEST, "IncompleteBody", "shorter than the manifest says")
             }
@@ -93,19 +95,18 @@ async fn upload(
         TicketError::Invalid => {
             refused(StatusCode::FORBIDDEN, "SignatureDoesNotMatch", "the upload URL is not valid")
         }
-        TicketError::Expired => refused(
-            StatusCode::FORBIDDEN,
-            "AccessDenied",
-            "the upload URL has expired; sync again",
-        ),
+        TicketError::Expired => {
+            refused(StatusCode::FORBIDDEN, "AccessDenied", "the upload URL has expired; sync again")
+        }
     })?;
     let encoding = encoding(request.headers())?;
     let mut writer =
         parts.blobs.begin(&ticket.project, ticket.sha256, ticket.size, encoding).await?;
     let mut pieces = request.into_body().into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece
-            .map_err(|_| refused(StatusCode::BAD_REQUEST, "IncompleteBody", "the body broke off"))?;
+        let piece = piece.map_err(|_| {
+            refused(StatusCode::BAD_REQUEST, "IncompleteBody", "the body broke off")
+        })?;
         writer.write(piece).await?;
     }
     writer.finish().await?;
