@@ -14,6 +14,7 @@ use super::config::UidRange;
 use super::failure::Failure;
 use super::folder::{self, Allocation, Grant};
 use super::offers::{Kind, Machine};
+use super::process;
 use super::spawn::AgentProgram;
 use super::store::{Scan, Store};
 use crate::clock::Clock;
@@ -135,7 +136,9 @@ impl Host {
         let uid = match self.uids {
             None => None,
             Some(range) => {
-                let taken = scan.taken_uids();
+                // Everything that runs as this user is killed at the end: it must be nobody's.
+                let mut taken = scan.taken_uids();
+                taken.extend(process::users()?);
                 let free = (range.first..range.first + range.count).find(|u| !taken.contains(u));
                 Some(free.ok_or_else(|| full("no user id is free for another allocation"))?)
             }

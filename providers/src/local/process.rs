@@ -96,6 +96,9 @@ impl Belongings {
 
         let mut ours = BTreeSet::new();
         for (pid, stat) in &table {
+            if untouchable.contains(pid) {
+                continue;
+            }
             let is_agent =
                 agent.is_some_and(|a| *pid == a.pid && stat.start_ticks == a.start_ticks);
             let its_user = self.uid.is_some() && user(*pid) == self.uid;
@@ -184,6 +187,15 @@ impl Member {
 /// Whether this machine shows its processes.
 pub(super) fn visible() -> bool {
     AgentProcess::of(std::process::id()).is_some()
+}
+
+/// User ids that somebody has: an account, or a process that runs now.
+pub(super) fn users() -> io::Result<BTreeSet<u32>> {
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users: BTreeSet<u32> =
+        accounts.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect();
+    users.extend(table()?.keys().filter_map(|pid| user(*pid)));
+    Ok(users)
 }
 
 /// This process, those it descends from, and the first one.
