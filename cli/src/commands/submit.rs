@@ -294,8 +294,10 @@ fn job_failed(job: View<'_>, name: &str) -> Failure {
         Text::new(make(texts::Lang::Zh), make(texts::Lang::En)),
     )
     .hint(texts::ended_failed_hint(name));
-    for key in ["exit_code", "end_reason", "status"] {
-        if let Some(value) = job.get(key) {
+    for (field, key) in
+        [("exit_code", "program_exit_code"), ("end_reason", "end_reason"), ("status", "status")]
+    {
+        if let Some(value) = job.get(field) {
             failure = failure.detail(key, value.clone());
         }
     }

@@ -354,10 +354,14 @@ fn below(
         );
     }
     command = command.mut_args(|argument| {
+        let common =
+            argument.is_global_set() || matches!(argument.get_id().as_str(), "help" | "version");
         let heading = match (lang, argument.is_positional()) {
-            (Lang::En, _) => None,
             (Lang::Zh, true) => Some("参数"),
+            (Lang::Zh, false) if common => Some("通用选项"),
             (Lang::Zh, false) => Some("选项"),
+            (Lang::En, false) if common => Some("Common options"),
+            (Lang::En, _) => None,
         };
         let argument = match heading {
             Some(heading) => argument.help_heading(heading),

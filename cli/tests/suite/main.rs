@@ -1,0 +1,10 @@
+//! The binary as users run it, against a scripted server on the loopback interface.
+
+mod calls;
+mod client;
+mod help;
+mod live;
+mod offline;
+mod server;
+mod submit;
+mod sync;
