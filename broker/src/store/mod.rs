@@ -10,6 +10,8 @@ mod memory;
 mod sqlite;
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 pub(crate) mod sample;

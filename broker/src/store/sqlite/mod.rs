@@ -13,6 +13,8 @@ mod store;
 mod write;
 
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod tests;
 
 pub use schema::OpenError;

@@ -167,6 +167,62 @@ async fn a_full_disk_refuses_whole_transitions_until_there_is_space() {
     assert_eq!(count(&store).await, usize::try_from(acknowledged).unwrap() + 1);
 }
 
+/// With `RUNWHERE_TEST_SMALL_DISK` a file system of a few MiB.
+#[tokio::test]
+#[ignore = "needs a small file system"]
+async fn a_small_disk_loses_nothing_and_works_again_once_there_is_space() {
+    let disk = PathBuf::from(std::env::var_os("RUNWHERE_TEST_SMALL_DISK").unwrap());
+    let dir = tempfile::tempdir_in(&disk).unwrap();
+    let (path, ballast) = (dir.path().join("broker.db"), dir.path().join("ballast"));
+    let store = Arc::new(SqliteStore::open(&path).unwrap());
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let mut number = round * 1_000_000;
+        // Several at once until every one is refused.
+        loop {
+            let lanes: Vec<_> = (number..number + 8)
+                .map(|number| {
+                    let store = Arc::clone(&store);
+                    tokio::spawn(async move {
+                        (number, store.commit(submit(number, &format!("n{number}"))).await)
+                    })
+                })
+                .collect();
+            let mut refused = 0;
+            for lane in lanes {
+                match lane.await.unwrap() {
+                    (number, Ok(())) => acknowledged.push(number),
+                    (_, Err(error)) => {
+                        assert_eq!(error, StoreError::Full);
+                        refused += 1;
+                    }
+                }
+            }
+            number += 8;
+            if refused == 8 {
+                break;
+            }
+        }
+        assert_eq!(count(&store).await, acknowledged.len(), "reads go on");
+        if round == 0 {
+            std::fs::remove_file(&ballast).unwrap();
+        }
+    }
+    println!("{} jobs", acknowledged.len());
+    // As after a crash: no tidying up.
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["broker.db", "broker.db-wal"] {
+        std::fs::copy(dir.path().join(file), copy.path().join(file)).unwrap();
+    }
+    let reopened = SqliteStore::open(&copy.path().join("broker.db")).unwrap();
+    for number in &acknowledged {
+        let view = reopened.job(&project_id("p"), &job_id(*number)).await.unwrap();
+        assert_eq!(view.unwrap().trials.len(), 1);
+    }
+    assert_eq!(count(&reopened).await, acknowledged.len());
+}
+
 #[test]
 fn a_batch_commits_what_is_not_refused() {
     let (_dir, path) = folder();
@@ -361,7 +417,7 @@ async fn fastest(store: &SqliteStore, query: &JobQuery, expected: usize) -> Dura
 async fn ended_jobs_do_not_slow_lists_down() {
     let dir = tempfile::tempdir().unwrap();
     let few = fill(&dir.path().join("few.db"), DEFAULT_JOBS);
-    let many = fill(&dir.path().join("many.db"), 20 * DEFAULT_JOBS);
+    let many = fill(&dir.path().join("many.db"), 6 * DEFAULT_JOBS);
     let newest = usize::try_from(DEFAULT_JOBS).unwrap();
     let page = JobQuery { limit: Some(10), ..JobQuery::default() };
     let running = JobQuery { states: vec![TrialState::Running], ..JobQuery::default() };
@@ -372,6 +428,6 @@ async fn ended_jobs_do_not_slow_lists_down() {
         times.push((few, many));
     }
     println!("{times:?}");
-    // 20 times the rows; the bound leaves room for a busy machine.
-    assert!(times.iter().all(|(few, many)| *many < *few * 5), "{times:?}");
+    // 6 times the rows; the bound leaves room for a busy machine.
+    assert!(times.iter().all(|(few, many)| *many < *few * 4), "{times:?}");
 }
