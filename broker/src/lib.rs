@@ -12,5 +12,4 @@ pub mod ports;
 pub mod serve;
 pub mod server;
 pub mod store;
-pub mod sync;
 pub mod task;
