@@ -1,6 +1,6 @@
 //! The server in this process.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Endpoint, Token};
@@ -36,32 +36,6 @@ pub struct Running {
     pub token: Token,
 }
 
-/// A token that was just made.
-#[derive(Debug)]
-pub struct MadeToken {
-    /// Its id.
-    pub id: String,
-    /// The secret, shown once.
-    pub token: Token,
-}
-
-/// A token as it is listed.
-#[derive(Clone, Debug)]
-pub struct TokenRow {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: Option<String>,
-    /// Its permissions.
-    pub scopes: Vec<String>,
-    /// When it was made.
-    pub created_at: String,
-    /// When it ends.
-    pub expires_at: Option<String>,
-    /// When it was revoked.
-    pub revoked_at: Option<String>,
-}
-
 /// Starts the server.
 ///
 /// # Errors
@@ -79,35 +53,6 @@ impl Running {
         stop.await;
         Ok(())
     }
-}
-
-/// Makes a token in the data folder `dir`.
-///
-/// # Errors
-/// Exit code 1 when that is no data folder, 2 for a wrong scope or time.
-pub fn create_token(
-    _dir: &Path,
-    _name: Option<&str>,
-    _scopes: &[String],
-    _expires_in: Option<&str>,
-) -> Outcome<MadeToken> {
-    Err(missing("token"))
-}
-
-/// Lists the tokens in the data folder `dir`.
-///
-/// # Errors
-/// Exit code 1 when that is no data folder.
-pub fn list_tokens(_dir: &Path) -> Outcome<Vec<TokenRow>> {
-    Err(missing("token"))
-}
-
-/// Revokes a token in the data folder `dir`.
-///
-/// # Errors
-/// Exit code 1 when there is no such token or data folder.
-pub fn revoke_token(_dir: &Path, _id: &str) -> Outcome {
-    Err(missing("token"))
 }
 
 fn missing(what: &str) -> Failure {

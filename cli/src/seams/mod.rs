@@ -4,3 +4,4 @@ pub mod agent;
 pub mod broker;
 pub mod prices;
 pub mod task;
+pub mod tokens;

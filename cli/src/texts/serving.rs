@@ -51,4 +51,6 @@ texts! {
     duration_invalid(text) "时长 '{text}' 无效：例如 12h、30d" "'{text}' is no length of time: write 12h or 30d";
     /// The agent cannot work.
     agent_failed(reason) "agent 无法工作：{reason}" "The agent cannot work: {reason}";
+    /// No such scope.
+    scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、admin" "{scopes} holds no known scopes only: use training.run, training.stop, job.read, runner.read, billing.read, admin";
 }
