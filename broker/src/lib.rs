@@ -12,4 +12,5 @@ pub mod ports;
 pub mod serve;
 pub mod server;
 pub mod store;
+pub mod sync;
 pub mod task;

@@ -1,6 +1,13 @@
 //! HTTP: routes, envelopes, languages. Handlers translate; decisions are made elsewhere.
 
 pub mod agent;
+mod billing;
+mod body;
 pub mod problem;
+mod router;
 pub mod runwhere;
+mod state;
 pub mod text;
+
+pub use router::router;
+pub use state::ApiParts;

@@ -52,7 +52,8 @@ impl Note {
         format!("[runwhere] {}", self.sentence(lang))
     }
 
-    fn sentence(&self, lang: Lang) -> String {
+    /// The same without the prefix.
+    pub fn sentence(&self, lang: Lang) -> String {
         use Lang::{En, Zh};
         match (self, lang) {
             (Self::Phase { line }, lang) => phase(*line, lang).to_owned(),

@@ -3,5 +3,5 @@
 mod routes;
 mod service;
 
-pub use routes::{AgentParts, router};
+pub(crate) use routes::{Readable, routes};
 pub use service::{AgentCaller, AgentRefusal, AgentService};

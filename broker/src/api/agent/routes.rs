@@ -1,275 +1,255 @@
-//! The routes.
+//! Routes of the node protocol.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::Json;
+use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::stream;
 use runwhere_agent::protocol::{
-    Digest, EPOCH_HEADER, EventsRequest, LogsReply, MAX_BATCH_COMPRESSED_BYTES, PollRequest,
-    RedeemRequest, StoredOutput, decode_batch,
+    Digest, EPOCH_HEADER, LogsReply, MAX_BATCH_COMPRESSED_BYTES, StoredOutput, decode_batch,
 };
 use runwhere_model::LeaseId;
 use serde::Deserialize;
-use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::AsyncReadExt as _;
 
-use super::service::{AgentCaller, AgentRefusal, AgentService};
-use crate::blobs::{BlobError, Blobs, Encoding};
-use crate::driver::sha256_hex;
-use crate::logs::{LogError, Logs};
-use crate::store::Store;
+use super::service::{AgentCaller, AgentRefusal};
+use crate::api::body;
+use crate::api::problem::Problem;
+use crate::api::state::{Api, bearer};
+use crate::api::text::Words;
+use crate::blobs::{BlobError, Encoding};
+use crate::logs::LogError;
 
-/// Largest event batch.
-const MAX_EVENTS_BYTES: usize = 8 << 20;
-/// Blobs are sent in pieces of this size.
-const PIECE: usize = 256 << 10;
-/// No single output is larger than what a collection may hold.
-const MAX_OUTPUT_BYTES: u64 = 1 << 40;
+/// Leases whose assignment is remembered.
+const REMEMBERED: usize = 256;
+/// Bound of one post of events; the agent batches far below it.
+const EVENTS: usize = 8 << 20;
+const READ_PIECE: usize = 256 << 10;
 
-/// What the routes work with.
-#[derive(Clone, Debug)]
-pub struct AgentParts {
-    /// Rows, for the check of a session.
-    pub store: Arc<dyn Store>,
-    /// The broker's side of a session.
-    pub service: Arc<dyn AgentService>,
-    /// File contents.
-    pub blobs: Blobs,
-    /// Logs.
-    pub logs: Logs,
+/// What each lease's agent may read and still write.
+#[derive(Debug, Default)]
+pub(crate) struct Readable(Mutex<HashMap<LeaseId, Arc<Allowance>>>);
+
+#[derive(Debug)]
+struct Allowance {
+    blobs: HashSet<Digest>,
+    max_output_bytes: u64,
+    // Bytes of distinct outputs so far.
+    outputs: Mutex<(u64, HashSet<Digest>)>,
 }
 
-/// The routes below `/agent/v1`.
-pub fn router(parts: AgentParts) -> Router {
-    let session = Router::new()
-        .route("/agent/v1/assignment", get(assignment))
-        .route("/agent/v1/events", post(events).layer(DefaultBodyLimit::max(MAX_EVENTS_BYTES)))
-        .route("/agent/v1/poll", post(poll))
-        .route(
-            "/agent/v1/logs",
-            post(logs).layer(DefaultBodyLimit::max(MAX_BATCH_COMPRESSED_BYTES + 1)),
-        )
-        .route("/agent/v1/blobs/{sha256}", get(blob))
-        .route(
-            "/agent/v1/outputs/{sha256}",
-            get(stored_output).put(store_output).layer(DefaultBodyLimit::disable()),
-        )
-        .layer(from_fn_with_state(parts.clone(), authenticate));
+pub(crate) fn routes() -> Router<Arc<Api>> {
     Router::new()
-        .route("/agent/v1/redeem", post(redeem).layer(DefaultBodyLimit::max(64 << 10)))
-        .merge(session)
-        .with_state(parts)
+        .route("/agent/v1/redeem", post(redeem))
+        .route("/agent/v1/assignment", get(assignment))
+        .route("/agent/v1/blobs/{sha256}", get(blob))
+        .route("/agent/v1/events", post(events))
+        .route("/agent/v1/logs", post(logs))
+        .route("/agent/v1/outputs/{sha256}", get(output).put(put_output))
+        .route("/agent/v1/poll", post(poll))
 }
 
-impl IntoResponse for AgentRefusal {
-    fn into_response(self) -> Response {
-        let (status, code, message) = match self {
-            Self::Unauthorized => {
-                (StatusCode::UNAUTHORIZED, "unauthorized", "unknown lease, token or key".to_owned())
-            }
-            Self::Gone => (StatusCode::GONE, "gone", "the lease has ended".to_owned()),
-            Self::Conflict(why) => (StatusCode::CONFLICT, "conflict", why),
-            Self::Invalid(why) => (StatusCode::BAD_REQUEST, "invalid", why),
-            Self::StorageFull => (
-                StatusCode::INSUFFICIENT_STORAGE,
-                "storage_full",
-                "no space left on the broker's disk".to_owned(),
-            ),
-            Self::Internal(why) => {
-                tracing::error!(error = %why, "Agent call failed");
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "a fault of the broker".to_owned())
-            }
-        };
-        (status, Json(json!({ "code": code, "message": message }))).into_response()
+/// An agent with a valid session.
+struct Agent(AgentCaller);
+
+impl FromRequestParts<Arc<Api>> for Agent {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
+        let credential = bearer(&parts.headers).and_then(|text| text.rsplit_once('.'));
+        let (lease, key) = credential.ok_or(AgentRefusal::Unauthorized)?;
+        let lease = LeaseId::new(lease).map_err(|_| AgentRefusal::Unauthorized)?;
+        let mut raw = [0; 32];
+        hex::decode_to_slice(key, &mut raw).map_err(|_| AgentRefusal::Unauthorized)?;
+        let lease = api.parts.store.lease(&lease).await?.ok_or(AgentRefusal::Unauthorized)?;
+        // Compared as hashes: how long that takes tells nothing about the key.
+        if lease.agent.session_key_sha256.as_deref() != Some(&*Digest::of(&raw).to_string()) {
+            return Err(AgentRefusal::Unauthorized.into());
+        }
+        let epoch = parts.headers.get(EPOCH_HEADER).and_then(|epoch| epoch.to_str().ok());
+        if epoch.and_then(|epoch| epoch.parse().ok()) != Some(u64::from(lease.epoch))
+            || lease.state.is_terminal()
+        {
+            return Err(AgentRefusal::Gone.into());
+        }
+        Ok(Self(AgentCaller {
+            lease: lease.id,
+            epoch: lease.epoch,
+            workspace: lease.workspace,
+            project: lease.project,
+            job: lease.job,
+            trial: lease.trial,
+        }))
     }
 }
 
-impl From<BlobError> for AgentRefusal {
-    fn from(error: BlobError) -> Self {
-        match error {
-            BlobError::Full => Self::StorageFull,
-            BlobError::TooLong(_)
-            | BlobError::TooShort { .. }
-            | BlobError::Mismatch
-            | BlobError::Gzip => Self::Invalid(error.to_string()),
-            BlobError::Missing => Self::Conflict(error.to_string()),
-            BlobError::Io(_) => Self::Internal(error.to_string()),
+impl From<AgentRefusal> for Problem {
+    fn from(refusal: AgentRefusal) -> Self {
+        let told = |status, text: &str| Self::new(status, Words::new(text, text));
+        match refusal {
+            AgentRefusal::Unauthorized => told(StatusCode::UNAUTHORIZED, "no valid session"),
+            AgentRefusal::Gone => told(StatusCode::GONE, "the lease has ended"),
+            AgentRefusal::Conflict(text) => told(StatusCode::CONFLICT, &text),
+            AgentRefusal::Invalid(text) => told(StatusCode::BAD_REQUEST, &text),
+            AgentRefusal::StorageFull => Self::storage_full(),
+            AgentRefusal::Internal(cause) => Self::internal(cause),
         }
     }
 }
 
-async fn authenticate(
-    State(parts): State<AgentParts>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, AgentRefusal> {
-    let caller = caller_of(&parts, request.headers()).await?;
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+async fn redeem(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Problem> {
+    let request = body::typed(&body::read(body, body::SMALL).await?)?;
+    Ok(Json(api.parts.agents.redeem(request).await?).into_response())
 }
 
-async fn caller_of(parts: &AgentParts, headers: &HeaderMap) -> Result<AgentCaller, AgentRefusal> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let credential = text("authorization")
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .ok_or(AgentRefusal::Unauthorized)?;
-    let (lease, key) = credential.rsplit_once('.').ok_or(AgentRefusal::Unauthorized)?;
-    let lease = LeaseId::new(lease).map_err(|_| AgentRefusal::Unauthorized)?;
-    let key = hex::decode(key).map_err(|_| AgentRefusal::Unauthorized)?;
-    let row = parts.store.lease(&lease).await?.ok_or(AgentRefusal::Unauthorized)?;
-    // Hashes are compared: what a comparison's time tells of a hash helps nobody.
-    if row.agent.session_key_sha256.as_deref() != Some(sha256_hex(&key).as_str()) {
-        return Err(AgentRefusal::Unauthorized);
-    }
-    let epoch = text(EPOCH_HEADER).and_then(|value| value.parse::<u32>().ok());
-    if epoch != Some(row.epoch) || row.state.is_terminal() {
-        return Err(AgentRefusal::Gone);
-    }
-    Ok(AgentCaller {
-        lease,
-        epoch: row.epoch,
-        workspace: row.workspace,
-        project: row.project,
-        job: row.job,
-        trial: row.trial,
-    })
-}
-
-fn body<T: serde::de::DeserializeOwned>(bytes: &Bytes) -> Result<T, AgentRefusal> {
-    serde_json::from_slice(bytes).map_err(|error| AgentRefusal::Invalid(error.to_string()))
-}
-
-async fn redeem(State(parts): State<AgentParts>, bytes: Bytes) -> Result<Response, AgentRefusal> {
-    let request: RedeemRequest = body(&bytes)?;
-    Ok(Json(parts.service.redeem(request).await?).into_response())
-}
-
-async fn assignment(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
-) -> Result<Response, AgentRefusal> {
-    Ok(Json(parts.service.assignment(&caller).await?).into_response())
+async fn assignment(State(api): State<Arc<Api>>, agent: Agent) -> Result<Response, Problem> {
+    Ok(Json(api.parts.agents.assignment(&agent.0).await?).into_response())
 }
 
 async fn events(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
-    bytes: Bytes,
-) -> Result<Response, AgentRefusal> {
-    let request: EventsRequest = body(&bytes)?;
-    Ok(Json(parts.service.events(&caller, request).await?).into_response())
+    State(api): State<Arc<Api>>,
+    agent: Agent,
+    body: Body,
+) -> Result<Response, Problem> {
+    let request = body::typed(&body::read(body, EVENTS).await?)?;
+    Ok(Json(api.parts.agents.events(&agent.0, request).await?).into_response())
 }
 
-async fn poll(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
-    bytes: Bytes,
-) -> Result<Response, AgentRefusal> {
-    let request: PollRequest = body(&bytes)?;
-    Ok(Json(parts.service.poll(&caller, request).await?).into_response())
+async fn poll(State(api): State<Arc<Api>>, agent: Agent, body: Body) -> Result<Response, Problem> {
+    let request = body::typed(&body::read(body, body::SMALL).await?)?;
+    Ok(Json(api.parts.agents.poll(&agent.0, request).await?).into_response())
 }
 
-#[derive(Debug, Deserialize)]
-struct FromSeq {
-    from_seq: u64,
-}
-
-async fn logs(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
-    Query(query): Query<FromSeq>,
-    bytes: Bytes,
-) -> Result<Response, AgentRefusal> {
-    let frames = tokio::task::spawn_blocking(move || decode_batch(&bytes))
+async fn logs(State(api): State<Arc<Api>>, agent: Agent, body: Body) -> Result<Response, Problem> {
+    let batch = body::read(body, MAX_BATCH_COMPRESSED_BYTES).await?;
+    let frames = tokio::task::spawn_blocking(move || decode_batch(&batch))
         .await
-        .map_err(|error| AgentRefusal::Internal(error.to_string()))?
+        .map_err(Problem::internal)?
         .map_err(|error| AgentRefusal::Invalid(error.to_string()))?;
-    if frames.first().is_some_and(|frame| frame.seq != query.from_seq) {
-        return Err(AgentRefusal::Invalid("from_seq is not the first frame's number".into()));
-    }
-    match parts.logs.append(&caller.trial, &caller.lease, frames).await {
+    let AgentCaller { trial, lease, .. } = &agent.0;
+    match api.parts.logs.append(trial, lease, frames).await {
         Ok(durable_seq) => Ok(Json(LogsReply { durable_seq }).into_response()),
         Err(LogError::Gap { durable_seq }) => {
             Ok((StatusCode::CONFLICT, Json(LogsReply { durable_seq })).into_response())
         }
-        Err(LogError::Full) => Err(AgentRefusal::StorageFull),
-        Err(error @ LogError::Io(_)) => Err(AgentRefusal::Internal(error.to_string())),
-        Err(error) => Err(AgentRefusal::Invalid(error.to_string())),
+        Err(LogError::Full) => Err(Problem::storage_full()),
+        Err(error @ (LogError::Offset { .. } | LogError::Sealed | LogError::TooLarge { .. })) => {
+            Err(AgentRefusal::Invalid(error.to_string()).into())
+        }
+        Err(error @ (LogError::Damaged(_) | LogError::Io(_))) => Err(Problem::internal(error)),
     }
-}
-
-fn digest(text: &str) -> Result<Digest, AgentRefusal> {
-    text.parse().map_err(|_| AgentRefusal::Invalid("not a SHA-256".into()))
 }
 
 async fn blob(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
+    State(api): State<Arc<Api>>,
+    agent: Agent,
     Path(sha256): Path<String>,
-) -> Result<Response, AgentRefusal> {
-    let (file, size) = parts.blobs.read(&caller.project, &digest(&sha256)?).await?;
+) -> Result<Response, Problem> {
+    let sha256 = digest(&sha256)?;
+    if !allowance(&api, &agent.0).await?.blobs.contains(&sha256) {
+        return Err(BlobError::Missing.into());
+    }
+    let (file, size) = api.parts.blobs.read(&agent.0.project, &sha256).await?;
     let pieces = stream::try_unfold(file, |mut file| async move {
-        let mut piece = Vec::with_capacity(PIECE);
-        let read = (&mut file).take(PIECE as u64).read_to_end(&mut piece).await?;
-        Ok::<_, std::io::Error>((read > 0).then_some((Bytes::from(piece), file)))
+        let mut piece = vec![0; READ_PIECE];
+        let read = file.read(&mut piece).await?;
+        piece.truncate(read);
+        Ok::<_, std::io::Error>((read > 0).then(|| (Bytes::from(piece), file)))
     });
-    let headers = [
-        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
-        (header::CONTENT_LENGTH, size.to_string()),
-    ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    Ok(response)
 }
 
-#[derive(Debug, Deserialize)]
-struct Size {
+#[derive(Deserialize)]
+struct Announced {
     size: u64,
 }
 
-async fn store_output(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
+async fn put_output(
+    State(api): State<Arc<Api>>,
+    agent: Agent,
     Path(sha256): Path<String>,
-    Query(query): Query<Size>,
-    request: Request,
-) -> Result<Response, AgentRefusal> {
-    if query.size > MAX_OUTPUT_BYTES {
-        return Err(AgentRefusal::Invalid("the output is too large".into()));
-    }
+    announced: Result<Query<Announced>, axum::extract::rejection::QueryRejection>,
+    body: Body,
+) -> Result<Response, Problem> {
     let sha256 = digest(&sha256)?;
-    let mut writer =
-        parts.blobs.begin(&caller.project, sha256, query.size, Encoding::Identity).await?;
-    let mut pieces = request
-        .into_body()
-        .into_data_stream()
-        .map_err(|_| AgentRefusal::Invalid("the body broke off".into()));
-    while let Some(piece) = pieces.next().await {
-        writer.write(piece?).await?;
+    let size = announced.map_err(|_| AgentRefusal::Invalid("size is missing".into()))?.0.size;
+    let allowance = allowance(&api, &agent.0).await?;
+    allowance.take(sha256, size)?;
+    let begun = api.parts.blobs.begin(&agent.0.project, sha256, size, Encoding::Identity);
+    let mut writer = begun.await?;
+    let mut stream = body.into_data_stream();
+    while let Some(chunk) = body::next(&mut stream).await? {
+        writer.write(chunk).await?;
     }
     writer.finish().await?;
-    Ok(Json(StoredOutput { sha256, size: query.size }).into_response())
+    Ok(Json(StoredOutput { size, sha256 }).into_response())
 }
 
-/// Read again from the disk: what the agent compares is what is really there.
-async fn stored_output(
-    State(parts): State<AgentParts>,
-    Extension(caller): Extension<AgentCaller>,
+async fn output(
+    State(api): State<Arc<Api>>,
+    agent: Agent,
     Path(sha256): Path<String>,
-) -> Result<Response, AgentRefusal> {
+) -> Result<Response, Problem> {
     let sha256 = digest(&sha256)?;
-    match parts.blobs.verify(&caller.project, &sha256).await {
-        Ok(size) => Ok(Json(StoredOutput { sha256, size }).into_response()),
-        Err(BlobError::Missing) => Ok((
-            StatusCode::NOT_FOUND,
-            Json(json!({ "code": "missing", "message": "no such output" })),
-        )
-            .into_response()),
-        Err(error) => Err(error.into()),
+    let size = api.parts.blobs.verify(&agent.0.project, &sha256).await?;
+    Ok(Json(StoredOutput { size, sha256 }).into_response())
+}
+
+fn digest(text: &str) -> Result<Digest, Problem> {
+    text.parse().map_err(|_| AgentRefusal::Invalid("not a SHA-256".into()).into())
+}
+
+/// What an assignment, which does not change, allows.
+async fn allowance(api: &Api, agent: &AgentCaller) -> Result<Arc<Allowance>, Problem> {
+    let known = {
+        let leases = api.readable.0.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.get(&agent.lease).cloned()
+    };
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let assignment = api.parts.agents.assignment(agent).await?;
+    let files = assignment.sync.iter().chain(&assignment.restore);
+    let fresh = Arc::new(Allowance {
+        blobs: files.map(|file| file.sha256).collect(),
+        max_output_bytes: assignment.collect.max_bytes,
+        outputs: Mutex::default(),
+    });
+    let mut leases = api.readable.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if leases.len() >= REMEMBERED {
+        leases.clear();
+    }
+    Ok(Arc::clone(leases.entry(agent.lease.clone()).or_insert(fresh)))
+}
+
+impl Allowance {
+    /// Counts an output; refused beyond what a job may leave behind.
+    fn take(&self, sha256: Digest, size: u64) -> Result<(), AgentRefusal> {
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, seen) = &mut *outputs;
+        if seen.contains(&sha256) {
+            return Ok(());
+        }
+        let sum = bytes.saturating_add(size);
+        if sum > self.max_output_bytes {
+            let limit = self.max_output_bytes;
+            return Err(AgentRefusal::Invalid(format!("outputs are larger than {limit} bytes")));
+        }
+        *bytes = sum;
+        seen.insert(sha256);
+        Ok(())
     }
 }
