@@ -64,17 +64,6 @@ impl LiveEvent {
     }
 }
 
-/// Where to begin with a log.
-#[derive(Clone, Copy, Debug)]
-pub enum LiveStart<'a> {
-    /// With its first line.
-    Beginning,
-    /// With its last lines.
-    Tail(u32),
-    /// Behind this cursor.
-    After(&'a str),
-}
-
 /// What a read of the socket gave.
 #[derive(Debug)]
 pub enum LiveFrame {
@@ -91,20 +80,18 @@ pub struct LiveSocket {
 }
 
 impl LiveSocket {
-    /// Connects to the events of `job`.
+    /// Connects to the events of `job`, behind the cursor `after` when given.
     ///
     /// # Errors
     /// See [`ApiError`].
     pub async fn connect(
         client: &Client,
         job: &str,
-        start: LiveStart<'_>,
+        after: Option<&str>,
     ) -> Result<Self, ApiError> {
         let mut url = client.endpoint().join(&format!("/ws/jobs?job_id={job}"));
-        match start {
-            LiveStart::Beginning => {}
-            LiveStart::Tail(lines) => url.push_str(&format!("&tail={lines}")),
-            LiveStart::After(cursor) => url.push_str(&format!("&after={}", query_value(cursor))),
+        if let Some(after) = after {
+            url.push_str(&format!("&after={}", query_value(after)));
         }
         let network = |reason: String| ApiError::Network {
             reason: format!("{}: {reason}", client.endpoint()),

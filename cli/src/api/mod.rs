@@ -9,7 +9,7 @@ mod view;
 
 pub use client::Client;
 pub use error::{ApiError, ServerError};
-pub use live::{LiveEvent, LiveFrame, LiveSocket, LiveStart, query_value};
+pub use live::{LiveEvent, LiveFrame, LiveSocket, query_value};
 pub use retry::Repeat;
 pub use transport::Transport;
 pub use view::View;

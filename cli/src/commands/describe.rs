@@ -37,6 +37,7 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
     line(text(&["job_id", "id"]), texts::describe_id);
     line(text(&["job_type", "kind"]), texts::describe_kind);
     line(text(&["status"]), texts::describe_status);
+    line(text(&["waiting_for"]), texts::describe_waiting);
     line(text(&["description"]), texts::describe_description);
     line(
         job.integer("elapsed_seconds").filter(|seconds| *seconds > 0).map(elapsed),
@@ -64,6 +65,18 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
         printer.out(&texts::describe_reason(end_reason(&reason).get(printer.lang())));
     }
     line(text(&["exit_code"]), texts::describe_exit_code);
+    line(text(&["signal"]), texts::describe_signal);
+    line(text(&["end_message"]), texts::describe_message);
+    if let Some(outputs) = job.at("outputs") {
+        let size = outputs.text("files").zip(outputs.text("bytes"));
+        let state = outputs.text("state").unwrap_or_default();
+        match (state.as_str(), size, outputs.text("reason")) {
+            ("none", ..) => {}
+            ("failed", _, Some(reason)) => printer.out(&texts::describe_outputs_failed(reason)),
+            (_, Some((files, bytes)), _) => printer.out(&texts::describe_outputs(files, bytes)),
+            _ => printer.out(&texts::describe_outputs_state(state)),
+        }
+    }
     if let Some(text) = cleanup(job) {
         printer.out(&texts::describe_cleanup(text.get(printer.lang())));
     }
@@ -112,7 +125,9 @@ pub(super) fn original(offer: View<'_>) -> Option<String> {
 
 /// Cost so far, or in the end.
 pub(super) fn cost(job: View<'_>) -> Option<String> {
-    job.decimal("final_cost").or_else(|| job.decimal("estimated_cost")).map(yuan)
+    // The exact total first: rounding what was rounded already may end elsewhere.
+    let known = ["cost_exact", "final_cost", "estimated_cost"];
+    known.iter().find_map(|key| job.decimal(key)).map(yuan)
 }
 
 /// Whether the machine is confirmed gone, with the evidence.

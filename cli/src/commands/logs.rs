@@ -19,7 +19,9 @@ pub(super) async fn logs(args: &LogsArgs, settings: &Settings, printer: &Printer
     let client = Client::logged_in(settings, printer)?;
     if args.follow {
         let mut follower = Follower::new(&client, name, printer);
-        follower.start_at_tail(args.tail);
+        if let Some(tail) = args.tail {
+            follower.start_with_tail(tail).await?;
+        }
         let ended = submit::watched(&mut follower, name, printer).await?;
         return submit::conclude(View(&ended.job), name, printer);
     }
@@ -35,7 +37,7 @@ pub(super) async fn logs(args: &LogsArgs, settings: &Settings, printer: &Printer
     if lines.is_empty() {
         printer.note(&texts::no_logs());
         printer.note(&texts::no_logs_hint(name));
-    } else if args.tail.is_none() && lines.len() >= TAIL as usize {
+    } else if args.tail.is_none() && View(&answer).flag("truncated").unwrap_or(false) {
         printer.note(&texts::logs_cut(TAIL));
     }
     printer.json(&json!({"lines": lines}));

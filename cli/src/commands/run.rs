@@ -100,14 +100,14 @@ impl Run<'_> {
     async fn whole(&self, interrupts: &mut Interrupts) -> Outcome {
         let client = Client::logged_in(self.settings, self.printer)?;
         // Nothing is rented yet: an interruption may simply end this.
-        tokio::select! {
+        let sync_id = tokio::select! {
             prepared = self.prepare(&client) => prepared?,
             _ = interrupts.next() => {
                 self.printer.note(&texts::nothing_left_behind());
                 return Err(Failure::silent(Exit::Interrupted));
             }
-        }
-        let (submitted, mut asked) = self.submit(&client, interrupts).await?;
+        };
+        let (submitted, mut asked) = self.submit(&client, sync_id.as_deref(), interrupts).await?;
         let id = submit::job_id(&submitted)?;
         submit::announce(View(&submitted), self.printer);
         let end = self.follow(&client, &id, &mut asked, interrupts).await;
@@ -135,7 +135,8 @@ impl Run<'_> {
         }
     }
 
-    async fn prepare(&self, client: &Client) -> Outcome {
+    /// Shows what it would cost elsewhere, and syncs. Returns the id of the sync.
+    async fn prepare(&self, client: &Client) -> Outcome<Option<String>> {
         let quote = price::question(self.task, self.ceiling, RECOMMENDED, true)?;
         let answer = price::ask(client, &quote).await?;
         if View(&answer).list("recommendations").is_empty() {
@@ -147,14 +148,24 @@ impl Run<'_> {
         }
         let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
         self.printer.json(&sync::report(&pushed));
-        Ok(())
+        Ok(pushed.sync_id)
     }
 
     /// Submits. Once the request is out it is waited for, interrupted or not: only then the job can be stopped by its id.
-    async fn submit(&self, client: &Client, interrupts: &mut Interrupts) -> Outcome<(Value, bool)> {
+    async fn submit(
+        &self,
+        client: &Client,
+        sync_id: Option<&str>,
+        interrupts: &mut Interrupts,
+    ) -> Outcome<(Value, bool)> {
         let key = uuid::Uuid::new_v4().to_string();
-        let order =
-            Order { task: self.task, ceiling: self.ceiling, key: &key, accept_overage: false };
+        let order = Order {
+            task: self.task,
+            ceiling: self.ceiling,
+            key: &key,
+            sync_id,
+            accept_overage: false,
+        };
         let placing = order.place(client, self.settings, self.printer);
         tokio::pin!(placing);
         let mut asked = false;

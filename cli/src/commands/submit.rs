@@ -29,9 +29,15 @@ pub(super) async fn submit(args: &SubmitArgs, settings: &Settings, printer: &Pri
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
     let client = Client::logged_in(settings, printer)?;
     explain(&task, settings, printer);
-    warn_about_changes(&task, &client, settings, printer)?;
+    let sync_id = warn_about_changes(&task, &client, settings, printer)?;
     let key = args.idempotency_key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    let order = Order { task: &task, ceiling, key: &key, accept_overage: args.accept_overage };
+    let order = Order {
+        task: &task,
+        ceiling,
+        key: &key,
+        sync_id: sync_id.as_deref(),
+        accept_overage: args.accept_overage,
+    };
     let submitted = order.place(&client, settings, printer).await?;
     announce(View(&submitted), printer);
     printer.json(&report(&submitted, &task));
@@ -53,6 +59,8 @@ pub(super) struct Order<'a> {
     pub(super) ceiling: Option<Ceiling>,
     /// Idempotency key.
     pub(super) key: &'a str,
+    /// The sync to run; the server's newest of this name without.
+    pub(super) sync_id: Option<&'a str>,
     /// The price beyond the quota is accepted.
     pub(super) accept_overage: bool,
 }
@@ -87,9 +95,11 @@ impl Order<'_> {
         printer: &Printer,
     ) -> Outcome<Value> {
         let mut body = json!({"yaml_content": self.task.yaml});
+        if let Some(sync) = self.sync_id {
+            body["sync_id"] = json!(sync);
+        }
         if let Some(ceiling) = self.ceiling {
-            body["max_price_per_hour"] = json!(ceiling.0.amount.to_string());
-            body["max_price_currency"] = json!(ceiling.0.currency.code());
+            body["max_price_per_hour"] = json!(ceiling.to_string());
         }
         match self.task.wanted() {
             Wanted::Key(key) => body["offer_key"] = json!(key),
@@ -156,30 +166,31 @@ fn confirm_overage(error: &ServerError, printer: &Printer) -> Outcome {
     Err(Failure::silent(Exit::Ok))
 }
 
-/// Tells when the local code is not what was synced last.
+/// Tells when the local code is not what was synced last. Returns the last sync, which is the one that will run.
 fn warn_about_changes(
     task: &Task,
     client: &Client,
     settings: &Settings,
     printer: &Printer,
-) -> Outcome {
-    let sync_task = task.sync_task();
-    let local = local(Path::new("."), &settings.home, &sync_task, true, printer)?;
+) -> Outcome<Option<String>> {
+    let local = local(Path::new("."), &settings.home, &task.sync_task(), true, printer)?;
     local.remember_hashes(printer);
-    let text = match local.last(&client.endpoint().to_string(), task.name()) {
-        None if local.manifest.files.is_empty() => return Ok(()),
-        None => texts::local_never_synced(),
+    let last = local.last(&client.endpoint().to_string(), task.name());
+    let text = match &last {
+        None if local.manifest.files.is_empty() => None,
+        None => Some(texts::local_never_synced()),
         Some(last) => {
             let changes = local.manifest.since(&last.manifest);
-            if !changes.any() {
-                return Ok(());
-            }
-            texts::local_changes(changes.added, changes.changed, changes.removed)
+            let (added, changed, removed) = (changes.added, changes.changed, changes.removed);
+            changes.any().then(|| texts::local_changes(added, changed, removed))
         }
     };
-    printer.warn(&text);
-    printer.note(&texts::arrow(texts::never_synced_hint(task.path.display()).get(printer.lang())));
-    Ok(())
+    if let Some(text) = text {
+        printer.warn(&text);
+        let hint = texts::never_synced_hint(task.path.display());
+        printer.note(&texts::arrow(hint.get(printer.lang())));
+    }
+    Ok(last.and_then(|last| last.sync_id))
 }
 
 /// The document's lines after a submit.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::unseen;
-use crate::api::{ApiError, Client, LiveEvent, LiveFrame, LiveSocket, LiveStart, View};
+use crate::api::{ApiError, Client, LiveEvent, LiveFrame, LiveSocket, View};
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::texts;
@@ -34,7 +34,7 @@ pub struct Follower<'a> {
     job: String,
     printer: &'a Printer,
     cursor: Option<String>,
-    tail: Option<u32>,
+    poll_only: bool,
     can_resume: bool,
     printed: VecDeque<String>,
     status: Option<String>,
@@ -49,25 +49,33 @@ impl<'a> Follower<'a> {
             job: job.to_owned(),
             printer,
             cursor: None,
-            tail: None,
+            poll_only: false,
             can_resume: true,
             printed: VecDeque::new(),
             status: None,
         }
     }
 
-    /// Begins with the last `tail` lines instead of the whole log, where the server can do that.
-    pub fn start_at_tail(&mut self, tail: Option<u32>) {
-        self.tail = tail;
+    /// Prints the last `tail` lines, to go on behind them.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn start_with_tail(&mut self, tail: u32) -> Result<(), ApiError> {
+        let answer =
+            self.client.get(&format!("/api/v1/jobs/{}/logs?tail={tail}", self.job)).await?;
+        let view = View(&answer);
+        self.cursor = view.text("cursor");
+        // Without a cursor the live log would begin with its first line again.
+        self.can_resume = self.cursor.is_some();
+        self.poll_only = self.cursor.is_none();
+        for line in view.list("lines") {
+            self.line(line_text(line));
+        }
+        Ok(())
     }
 
     async fn connect(&self) -> Result<LiveSocket, ApiError> {
-        let start = match (&self.cursor, self.tail) {
-            (Some(cursor), _) => LiveStart::After(cursor),
-            (None, Some(tail)) => LiveStart::Tail(tail),
-            (None, None) => LiveStart::Beginning,
-        };
-        LiveSocket::connect(self.client, &self.job, start).await
+        LiveSocket::connect(self.client, &self.job, self.cursor.as_deref()).await
     }
 
     /// Prints events until the job has ended.
@@ -75,6 +83,9 @@ impl<'a> Follower<'a> {
     /// # Errors
     /// The server's refusals (exit code 3), or the network's after ten minutes (exit code 4).
     pub async fn run_to_end(&mut self) -> Outcome<Ended> {
+        if self.poll_only {
+            return self.poll().await;
+        }
         let mut pause = FIRST_PAUSE;
         let mut lost_since: Option<Instant> = None;
         loop {

@@ -18,6 +18,8 @@ use crate::texts;
 
 const MANY_FILES: usize = 20_000;
 const MANY_BYTES: u64 = 1 << 30;
+/// One upload at most.
+const LARGEST_FILE: u64 = 1 << 30;
 const AT_ONCE: usize = 8;
 /// Left-out files that are named without `-v`.
 const NAMED: usize = 5;
@@ -126,6 +128,11 @@ impl Local {
 }
 
 fn agree(scan: &Scan, confirmed: bool, printer: &Printer) -> Outcome {
+    if let Some((path, _)) = scan.files.iter().find(|(_, file)| file.stamp.size > LARGEST_FILE) {
+        return Err(Failure::usage("file_too_large", texts::file_too_large(path))
+            .hint(texts::file_too_large_hint())
+            .detail("path", path.clone()));
+    }
     let (files, bytes) = (scan.files.len(), scan.bytes());
     if confirmed || (files <= MANY_FILES && bytes <= MANY_BYTES) {
         return Ok(());

@@ -211,4 +211,16 @@ texts! {
     env_nproc(count) "每个节点的进程数，等于 gpuNum（{count}）" "processes per node, equal to gpuNum ({count})";
     /// explain: variable.
     env_nccl() "NCCL 默认设置" "default setting of NCCL";
+    /// describe.
+    describe_waiting(what) "  等待: {what}" "  Waiting for: {what}";
+    /// describe.
+    describe_signal(signal) "  信号: {signal}" "  Signal: {signal}";
+    /// describe.
+    describe_message(text) "  说明: {text}" "  Message: {text}";
+    /// describe.
+    describe_outputs(files, bytes) "  输出: {files} 个文件，{bytes} 字节" "  Outputs: {files} files, {bytes} bytes";
+    /// describe.
+    describe_outputs_state(state) "  输出: {state}" "  Outputs: {state}";
+    /// describe.
+    describe_outputs_failed(reason) "  输出: 收集失败（{reason}）" "  Outputs: not collected ({reason})";
 }

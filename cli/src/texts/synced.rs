@@ -73,4 +73,8 @@ texts! {
     env_status(status) "→ 环境状态：{status}" "→ Environment: {status}";
     /// The stored record cannot be written.
     record_unwritable(path, error) "无法写入 {path}（{error}），下次会重新计算" "Cannot write {path} ({error}); it will be computed again next time";
+    /// A file is too large.
+    file_too_large(path) "文件超过 1 GiB：{path}" "The file has more than 1 GiB: {path}";
+    /// Remedy for [`file_too_large`].
+    file_too_large_hint() "拆分文件，或把它写进 .runwignore" "Split it, or put it into .runwignore";
 }

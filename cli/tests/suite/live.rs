@@ -113,6 +113,24 @@ fn an_unknown_job_is_told_and_not_waited_for() {
 }
 
 #[test]
+fn following_can_begin_with_the_last_lines() {
+    let server = Server::with_live(
+        |request| match request.target.as_str() {
+            "/api/v1/jobs/llama/logs?tail=2" => {
+                ok(json!({"lines": ["line 8", "line 9"], "cursor": "c:9"}))
+            }
+            _ => ok(job("succeeded")),
+        },
+        |target, _| {
+            assert_eq!(target, "/ws/jobs?job_id=llama&after=c%3A9");
+            vec![log(10), json!({"type": "completed", "payload": {}})]
+        },
+    );
+    let done = User::new(Some(&server.url)).run(&["logs", "llama", "-f", "--tail", "2"]).expect(0);
+    assert!(done.stdout.starts_with(&lines(8..=10)), "{}", done.stdout);
+}
+
+#[test]
 fn hostile_frames_change_nothing() {
     let server = Server::with_live(
         |_| ok(job("succeeded")),

@@ -172,4 +172,11 @@ fn local_changes_are_told_at_submit() {
     let done = user.run(&["submit", "-f", "train.yaml"]);
     assert!(done.stderr.contains("新增 1，修改 1，删除 0"), "{}", done.stderr);
     assert!(done.stderr.contains("runwhere sync -f train.yaml"));
+    user.write("key.yaml", &TASK.replace("gpuType: a100-80g", "gpuSkuKey: ABCDEFGH"));
+    user.run(&["submit", "-f", "key.yaml", "--max-price", "$7"]);
+    let sent = server.requests("POST", "/api/v1/jobs/submit")[0].json();
+    assert_eq!(
+        (&sent["sync_id"], &sent["max_price_per_hour"]),
+        (&json!("sync-1"), &json!("7 USD"))
+    );
 }
