@@ -7,7 +7,7 @@ use runwhere_engine::FxRate;
 use runwhere_model::{
     Currency, GpuCount, GpuModelId, Money, Offer, OfferCode, OfferKey, OfferScope,
 };
-use runwhere_pricing::{Assessed, NotLaunchable, PriceService, Query};
+use runwhere_pricing::{Assessed, Audience, NotLaunchable, PriceService, Query};
 use runwhere_providers::{Clock, Registry};
 use rust_decimal::Decimal;
 
@@ -67,7 +67,8 @@ impl Prices for Catalogued {
         let Some(count) = count.as_whole() else { return Vec::new() };
         let catalogue = self.service.catalogue();
         let now = self.clock.now();
-        let query = Query { top_n: BEST, ..Query::new(Some(model), count) };
+        let audience = Audience::Member;
+        let query = Query { top_n: BEST, audience, ..Query::new(Some(model), count) };
         let quote = catalogue.quote(&query, now);
         let mut offers: Vec<Offer> =
             quote.recommendations.iter().map(|r| offer_of(&r.assessed)).collect();

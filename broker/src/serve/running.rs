@@ -1,0 +1,307 @@
+//! Putting a server together, running it, ending it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use runwhere_engine::{Budget, Policy, Project};
+use runwhere_model::{ProjectId, Secret};
+use runwhere_pricing::{FxTable, PriceOptions, PriceService};
+use runwhere_providers::local::{Local, LocalConfig, UidRange};
+use runwhere_providers::{Clock, Registry, SystemClock};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::config::{ConfigError, ServerConfig};
+use super::data_dir::{DataDir, DataDirError, write_whole};
+use super::prices::{Catalogued, keep_fresh, refresh};
+use crate::accounts::{AccountError, Accounts};
+use crate::agents::Agents;
+use crate::api::{ApiParts, router};
+use crate::blobs::{BlobError, Blobs};
+use crate::driver::{Core, CoreParts};
+use crate::jobs::Jobs;
+use crate::logs::{LogError, Logs};
+use crate::ports::{Ids, SystemIds};
+use crate::server::{App, BindError, Listen, Server};
+use crate::store::{OpenError, Row, SqliteStore, Store, StoreError, Transition};
+
+/// How to run a server.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen; port 0 for a free one.
+    pub listen: SocketAddr,
+    /// Its data folder.
+    pub data_dir: PathBuf,
+    /// How others reach it, without a trailing slash.
+    pub public_url: Option<String>,
+    /// Certificate chain and private key, PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The local machine pretends to have every GPU.
+    pub try_locally: bool,
+    /// User code may run on this machine although others can reach the server.
+    pub allow_local_exec: bool,
+    /// The program that is the agent when called with `agent --node-dir DIR`.
+    pub agent_program: PathBuf,
+}
+
+/// Why a server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data folder.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The settings file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A configured exchange rate.
+    #[error("config.toml: {0}")]
+    Fx(#[from] runwhere_pricing::FxSettingError),
+    /// The address or certificate.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// File contents.
+    #[error("blobs: {0}")]
+    Blobs(#[from] BlobError),
+    /// Logs.
+    #[error("logs: {0}")]
+    Logs(#[from] LogError),
+    /// The first token.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// This machine as a provider.
+    #[error(transparent)]
+    Local(#[from] runwhere_providers::local::LocalError),
+    /// User code would run with the server's rights for everybody who can reach it.
+    #[error(
+        "{0} can be reached from other machines, so jobs may not run on this one; listen on \
+         127.0.0.1, or add --allow-local-exec if everybody with a token may run programs here"
+    )]
+    LocalExec(SocketAddr),
+    /// The address file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was written.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How this machine reaches it.
+    pub url: String,
+    /// The first token, where this is the first start.
+    pub first_token: Option<Secret>,
+    /// This machine's offers are only pretended.
+    pub pretending: bool,
+    closing: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    background: Vec<JoinHandle<()>>,
+    accounts: Accounts,
+    _data: DataDir,
+}
+
+impl Running {
+    /// A token that is valid for a day, for a client in the same process.
+    pub async fn own_token(&self) -> Result<Secret, AccountError> {
+        let new = crate::accounts::NewKey {
+            name: "embedded".to_owned(),
+            permissions: vec![runwhere_engine::Permission::Admin],
+            expires_in: Some(std::time::Duration::from_secs(24 * 3600)),
+        };
+        Ok(self.accounts.create(new).await?.1)
+    }
+
+    /// Takes no more connections, finishes the running requests within bounds, and ends. What
+    /// runs on nodes goes on.
+    pub async fn stop(self) {
+        // Nobody listening any more is as good.
+        let _ = self.closing.send(true);
+        if let Err(error) = self.serving.await {
+            tracing::error!(%error, "The server did not end cleanly");
+        }
+        for task in self.background {
+            task.abort();
+        }
+    }
+}
+
+/// Starts a server: everything an earlier one left is taken up before the first request.
+pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ids: Arc<dyn Ids> = Arc::new(SystemIds);
+    let data = DataDir::open(&options.data_dir, ids.as_ref())?;
+    let config_path = data.config();
+    let config = ServerConfig::read(&config_path)?;
+    let listen = Listen { address: options.listen, tls: options.tls.clone() };
+    let server = Server::bind(&listen).await?;
+    let address = server.address();
+    let secure = server.is_secure();
+    let scheme = if secure { "https" } else { "http" };
+    let url = format!("{scheme}://{}", own_address(address));
+
+    let policy = Policy::default();
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&data.database())?);
+    let blobs = Blobs::open(data.blobs())?;
+    let logs = Logs::open(data.logs(), policy.log_bytes, Arc::clone(&clock))?;
+    let accounts = Accounts::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
+    let token_path = data.first_token();
+    let first_token = accounts
+        .first_start(|token| write_whole(&token_path, &format!("{}\n", token.expose())))
+        .await?;
+    apply_projects(store.as_ref(), &config, &config_path).await?;
+
+    let mut registry = Registry::new();
+    let exposed = !address.ip().is_loopback();
+    if exposed && options.try_locally && !options.allow_local_exec {
+        return Err(ServeError::LocalExec(address));
+    }
+    if config.local.enabled && (!exposed || options.allow_local_exec) {
+        let mut local = LocalConfig::new(
+            data.deployment().clone(),
+            data.local(),
+            options.agent_program.clone(),
+        );
+        local.gpus = config.local.gpu_list(&config_path)?;
+        local.price_per_hour = config.local.price(&config_path)?;
+        local.pretend = options.try_locally;
+        local.drop_to = config.local.run_as_uids.map(|(first, last)| UidRange {
+            first,
+            count: last.saturating_sub(first).saturating_add(1),
+        });
+        registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
+    }
+    let price_options = PriceOptions { fx: FxTable::new(&config.fx)?, ..PriceOptions::default() };
+    let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
+    refresh(&prices, &registry).await;
+    let catalogued = Arc::new(Catalogued::new(Arc::clone(&prices), Arc::clone(&clock)));
+
+    let public_url = options.public_url.map(|url| url.trim_end_matches('/').to_owned());
+    let core = Core::new(CoreParts {
+        store: Arc::clone(&store),
+        registry: registry.clone(),
+        prices: catalogued.clone(),
+        clock: Arc::clone(&clock),
+        ids: Arc::clone(&ids),
+        log: Arc::new(logs.clone()),
+        policy,
+        deployment: data.deployment().clone(),
+        broker_url: public_url.clone().unwrap_or_else(|| url.clone()),
+        ca_pem: ca_pem(&options.tls)?,
+        token_key: data.key().clone(),
+    });
+    core.recover().await?;
+    let (closing, closed) = watch::channel(false);
+    let routes = router(ApiParts {
+        store,
+        jobs: Arc::new(Jobs::new(Arc::clone(&core), public_url.is_some() || exposed)),
+        agents: Arc::new(Agents::new(Arc::clone(&core), Arc::new(logs.clone()))),
+        blobs,
+        logs,
+        rates: catalogued,
+        clock: Arc::clone(&clock),
+        ids,
+        key: data.key().clone(),
+        public_url,
+        secure,
+        closing: closed.clone(),
+    })
+    .merge(runwhere_pricing::router(Arc::clone(&prices)));
+    let background =
+        vec![tokio::spawn(core.run()), tokio::spawn(keep_fresh(prices, registry, clock))];
+    let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
+    let address_path = data.address();
+    write_whole(&address_path, &format!("{url}\n"))
+        .map_err(|source| ServeError::Io { path: address_path, source })?;
+    Ok(Running {
+        address,
+        url,
+        first_token,
+        pretending: options.try_locally,
+        closing,
+        serving,
+        background,
+        accounts,
+        _data: data,
+    })
+}
+
+/// The address to reach the server from this machine.
+fn own_address(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn ca_pem(tls: &Option<(PathBuf, PathBuf)>) -> Result<Option<String>, ServeError> {
+    let Some((chain, _)) = tls else { return Ok(None) };
+    std::fs::read_to_string(chain)
+        .map(Some)
+        .map_err(|source| ServeError::Io { path: chain.clone(), source })
+}
+
+/// Brings the configured quotas and budgets into the store.
+async fn apply_projects(
+    store: &dyn Store,
+    config: &ServerConfig,
+    path: &std::path::Path,
+) -> Result<(), ServeError> {
+    for (id, settings) in &config.projects {
+        let missing = |message: &str| {
+            ServeError::Config(ConfigError::Field {
+                path: path.to_owned(),
+                field: format!("projects.{id}"),
+                message: message.to_owned(),
+            })
+        };
+        let project_id =
+            ProjectId::new(id.clone()).map_err(|_| missing("not a valid project id"))?;
+        let project = store
+            .project(&project_id)
+            .await?
+            .ok_or_else(|| missing("there is no such project; the first one is `default`"))?;
+        let mut rows = Vec::new();
+        let wanted = Project {
+            quota: settings.quota(),
+            consents_no_deadman: settings.consent_no_deadman,
+            ..project.clone()
+        };
+        if wanted != project {
+            rows.push(Row::Project(wanted));
+        }
+        if let Some(limit) = settings.budget(path, id)? {
+            let held = store.budget(&project_id).await?;
+            let mut budget = match held {
+                Some(budget) if budget.currency == limit.currency => budget,
+                Some(_) => {
+                    return Err(missing(
+                        "the budget's currency cannot be changed once money is counted in another",
+                    ));
+                }
+                None => Budget::unlimited(project.workspace.clone(), project_id, limit.currency),
+            };
+            if budget.limit != Some(limit.amount) {
+                budget.limit = Some(limit.amount);
+                rows.push(Row::Budget(budget));
+            }
+        }
+        if !rows.is_empty() {
+            store.commit(Transition { rows, events: Vec::new() }).await?;
+        }
+    }
+    Ok(())
+}
