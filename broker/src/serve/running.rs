@@ -203,7 +203,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     });
     core.recover().await?;
     let (closing, closed) = watch::channel(false);
-    let routes = router(ApiParts {
+    let parts = ApiParts {
         store,
         jobs: Arc::new(Jobs::new(Arc::clone(&core), public_url.is_some() || exposed)),
         agents: Arc::new(Agents::new(Arc::clone(&core), Arc::new(logs.clone()))),
@@ -216,8 +216,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         public_url,
         secure,
         closing: closed.clone(),
-    })
-    .merge(runwhere_pricing::router(Arc::clone(&prices)));
+    };
+    let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices)));
     let background =
         vec![tokio::spawn(core.run()), tokio::spawn(keep_fresh(prices, registry, clock))];
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
