@@ -1,5 +1,6 @@
 //! The server in this process.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::failure::{Failure, Outcome};
@@ -34,14 +35,41 @@ pub struct Running {
     pub first_token: Option<Token>,
     /// A token for this process only.
     pub token: Token,
+    server: runwhere_broker::serve::Running,
 }
+
+/// Where a server listens that is not told where.
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Starts the server.
 ///
 /// # Errors
 /// Exit code 1 with its reason.
-pub async fn start(_options: ServeOptions) -> Outcome<Running> {
-    Err(missing("serve"))
+pub async fn start(options: ServeOptions) -> Outcome<Running> {
+    let agent_program = std::env::current_exe()
+        .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
+    let options = runwhere_broker::serve::ServeOptions {
+        listen: options.listen.unwrap_or(DEFAULT_LISTEN),
+        data_dir: options.data_dir,
+        public_url: options.public_url,
+        tls: options.tls,
+        try_locally: options.try_locally,
+        allow_local_exec: options.allow_local_exec,
+        agent_program,
+    };
+    let server = runwhere_broker::serve::start(options)
+        .await
+        .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
+    let endpoint = Endpoint::parse(&server.url)?;
+    let own = server
+        .own_token()
+        .await
+        .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
+    let token = |secret: &runwhere_model::Secret| Token::new(secret.expose());
+    let first_token = server.first_token.as_ref().and_then(token);
+    let token = token(&own)
+        .ok_or_else(|| Failure::other("serve_failed", texts::serve_failed("no token")))?;
+    Ok(Running { endpoint, first_token, token, server })
 }
 
 impl Running {
@@ -51,10 +79,7 @@ impl Running {
     /// Exit code 1 with its reason.
     pub async fn until(self, stop: impl Future<Output = ()>) -> Outcome {
         stop.await;
+        self.server.stop().await;
         Ok(())
     }
-}
-
-fn missing(what: &str) -> Failure {
-    Failure::other("not_in_this_build", texts::not_in_this_build(what))
 }
