@@ -106,7 +106,7 @@ fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
     let path = node_dir.join("journal.jsonl");
     let journal = Journal::open(&path, Arc::clone(&reserve))
         .map_err(|source| AgentError::file(&path, source))?;
-    let link = Arc::new(Link::new(&bootstrap, key)?);
+    let link = Arc::new(Link::new(&node_dir, &bootstrap, key)?);
     let context = Context {
         folders: Folders::of(&node_dir),
         progress: journal.progress(),

@@ -1,8 +1,8 @@
 //! The agent's side of the connection to the broker: authorisation, retries, fencing, the TTL.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::AgentError;
 use crate::protocol::{
     Bootstrap, Digest, EPOCH_HEADER, LogsReply, PROTOCOL_VERSION, RedeemReply, RedeemRequest,
 };
-use crate::session::SessionKey;
+use crate::session::{SessionKey, broker_url_of};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -45,8 +45,9 @@ pub(crate) enum LinkError {
 /// The connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    client: reqwest::Client,
-    base: String,
+    target: RwLock<Arc<Target>>,
+    node_dir: PathBuf,
+    ca_pem: Option<String>,
     lease_id: String,
     key: SessionKey,
     epoch: AtomicU64,
@@ -56,12 +57,21 @@ pub(crate) struct Link {
     closed: watch::Sender<Option<Closed>>,
 }
 
-impl Link {
-    pub(crate) fn new(bootstrap: &Bootstrap, key: SessionKey) -> Result<Self, AgentError> {
+/// Where the broker is, and how it is called there.
+#[derive(Debug)]
+pub(crate) struct Target {
+    base: String,
+    client: reqwest::Client,
+}
+
+impl Target {
+    fn new(broker_url: &str, ca_pem: Option<&str>) -> Result<Self, AgentError> {
         // Somebody else may have installed one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let url = reqwest::Url::parse(&bootstrap.broker_url)
-            .map_err(|_| AgentError::BrokerUrl(bootstrap.broker_url.clone()))?;
+        let url = reqwest::Url::parse(broker_url)
+            .ok()
+            .filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"))
+            .ok_or_else(|| AgentError::BrokerUrl(broker_url.to_owned()))?;
         let mut builder = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .pool_idle_timeout(Duration::from_secs(60))
@@ -71,7 +81,7 @@ impl Link {
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
-        if let Some(pem) = &bootstrap.ca_pem {
+        if let Some(pem) = ca_pem {
             let roots = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
                 .map_err(|error| AgentError::Client(error.to_string()))?;
             builder = builder.tls_certs_merge(roots);
@@ -80,9 +90,25 @@ impl Link {
             builder = builder.tls_certs_only([]);
         }
         let client = builder.build().map_err(|error| AgentError::Client(error.to_string()))?;
+        Ok(Self { base: broker_url.trim_end_matches('/').to_owned(), client })
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}/agent/v1/{path}", self.base))
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        node_dir: &Path,
+        bootstrap: &Bootstrap,
+        key: SessionKey,
+    ) -> Result<Self, AgentError> {
+        let target = Target::new(&bootstrap.broker_url, bootstrap.ca_pem.as_deref())?;
         Ok(Self {
-            client,
-            base: bootstrap.broker_url.trim_end_matches('/').to_owned(),
+            target: RwLock::new(Arc::new(target)),
+            node_dir: node_dir.to_owned(),
+            ca_pem: bootstrap.ca_pem.clone(),
             lease_id: bootstrap.lease_id.clone(),
             key,
             epoch: AtomicU64::new(0),
@@ -91,6 +117,34 @@ impl Link {
             failing: AtomicBool::new(false),
             closed: watch::channel(None).0,
         })
+    }
+
+    fn target(&self) -> Arc<Target> {
+        Arc::clone(&self.target.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    // A restarted broker may listen elsewhere; the provider then writes that into the bootstrap.
+    // True where the URL is another one than `called`, so that the call is worth repeating at once.
+    async fn moved(&self, called: &Target) -> bool {
+        if self.target().base != called.base {
+            // Another call has found out already.
+            return true;
+        }
+        let Some(url) = broker_url_of(&self.node_dir, &self.lease_id).await else { return false };
+        if url.trim_end_matches('/') == called.base {
+            return false;
+        }
+        match Target::new(&url, self.ca_pem.as_deref()) {
+            Ok(target) => {
+                tracing::info!(from = called.base, to = target.base, "the broker has moved");
+                *self.target.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(target);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "staying with the earlier URL");
+                false
+            }
+        }
     }
 
     /// Returns once the agent may not go on. Also watches the TTL.
@@ -140,12 +194,11 @@ impl Link {
             session_key_sha256: self.key.digest(),
             agent_version: version.to_owned(),
         };
-        let url = format!("{}/agent/v1/redeem", self.base);
         let body = to_json("redeem", &request)?;
         let reply = self
-            .retry("redeem", || {
-                self.client
-                    .post(&url)
+            .retry("redeem", |target| {
+                target
+                    .request(Method::POST, "redeem")
                     .header("content-type", "application/json")
                     .timeout(CALL_TIMEOUT)
                     .body(body.clone())
@@ -165,9 +218,9 @@ impl Link {
     }
 
     /// An authorised request to be completed by the caller.
-    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client
-            .request(method, format!("{}/agent/v1/{path}", self.base))
+    pub(crate) fn request(&self, target: &Target, method: Method, path: &str) -> RequestBuilder {
+        target
+            .request(method, path)
             .header("authorization", format!("Bearer {}.{}", self.lease_id, self.key.reveal()))
             .header(EPOCH_HEADER, self.epoch.load(Ordering::Relaxed))
     }
@@ -177,8 +230,9 @@ impl Link {
         call: &'static str,
         path: &str,
     ) -> Result<T, LinkError> {
-        let body =
-            self.retry(call, || self.request(Method::GET, path).timeout(CALL_TIMEOUT)).await?;
+        let body = self
+            .retry(call, |target| self.request(target, Method::GET, path).timeout(CALL_TIMEOUT))
+            .await?;
         from_json(call, &body)
     }
 
@@ -190,8 +244,8 @@ impl Link {
     ) -> Result<T, LinkError> {
         let body = to_json(call, body)?;
         let reply = self
-            .retry(call, || {
-                self.request(Method::POST, call)
+            .retry(call, |target| {
+                self.request(target, Method::POST, call)
                     .header("content-type", "application/json")
                     .timeout(CALL_TIMEOUT + wait)
                     .body(body.clone())
@@ -209,8 +263,8 @@ impl Link {
     ) -> Result<Result<u64, u64>, LinkError> {
         let path = format!("logs?from_seq={from_seq}");
         let reply = self
-            .retry("logs", || {
-                self.request(Method::POST, &path)
+            .retry("logs", |target| {
+                self.request(target, Method::POST, &path)
                     .header("content-type", "application/zstd")
                     .timeout(CALL_TIMEOUT * 4)
                     .body(body.clone())
@@ -233,19 +287,22 @@ impl Link {
         size: u64,
     ) -> Result<reqwest::Response, LinkError> {
         let path = format!("blobs/{sha256}");
-        self.send("blobs", || self.request(Method::GET, &path).timeout(transfer_timeout(size)))
-            .await
+        self.send("blobs", |target| {
+            self.request(target, Method::GET, &path).timeout(transfer_timeout(size))
+        })
+        .await
     }
 
     /// Sends until there is an answer that is neither a network error nor 5xx, 408 or 429.
     pub(crate) async fn retry(
         &self,
         call: &'static str,
-        build: impl Fn() -> RequestBuilder,
+        build: impl Fn(&Target) -> RequestBuilder,
     ) -> Result<Bytes, LinkError> {
         let mut pause = Pause::default();
         loop {
             let mut response = self.send(call, &build).await?;
+            let called = self.target();
             let mut body = Vec::new();
             let broken = loop {
                 match response.chunk().await {
@@ -261,6 +318,7 @@ impl Link {
             };
             match broken {
                 None => return Ok(body.into()),
+                Some(_) if self.moved(&called).await => {}
                 Some(error) => self.wait(call, &cause(&error), &mut pause).await?,
             }
         }
@@ -269,16 +327,21 @@ impl Link {
     async fn send(
         &self,
         call: &'static str,
-        build: impl Fn() -> RequestBuilder,
+        build: impl Fn(&Target) -> RequestBuilder,
     ) -> Result<reqwest::Response, LinkError> {
         let mut pause = Pause::default();
         loop {
             if let Some(why) = *self.closed.borrow() {
                 return Err(LinkError::Closed(why));
             }
-            let problem = match build().send().await {
+            let called = self.target();
+            let problem = match build(&called).send().await {
                 Ok(response) => {
                     let status = response.status();
+                    // Its earlier port may be somebody else's by now, who knows no session.
+                    if !status.is_success() && self.moved(&called).await {
+                        continue;
+                    }
                     if !status.is_server_error() {
                         *self.contact.lock().unwrap_or_else(PoisonError::into_inner) =
                             Instant::now();
@@ -301,6 +364,7 @@ impl Link {
                         }
                     }
                 }
+                Err(_) if self.moved(&called).await => continue,
                 Err(error) => cause(&error),
             };
             self.wait(call, &problem, &mut pause).await?;

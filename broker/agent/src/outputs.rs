@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::files::safe_folder;
 use crate::journal::Journal;
-use crate::link::{Link, LinkError, transfer_timeout};
+use crate::link::{Link, LinkError, Target, transfer_timeout};
 use crate::protocol::{Assignment, Digest, EventKind, SkippedFile, StoredOutput};
 use crate::workfolder::{Originals, Stamp};
 
@@ -227,10 +227,10 @@ impl Collector<'_> {
 
     async fn upload(&self, candidate: &Candidate, stored: &StoredOutput) -> Result<(), Problem> {
         let path = format!("outputs/{}?size={}", stored.sha256, stored.size);
-        let open = || {
+        let open = |target: &Target| {
             let request = self
                 .link
-                .request(reqwest::Method::PUT, &path)
+                .request(target, reqwest::Method::PUT, &path)
                 .header("content-type", "application/octet-stream")
                 .header("content-length", stored.size)
                 .timeout(transfer_timeout(stored.size));

@@ -75,6 +75,19 @@ pub(crate) fn read_bootstrap(node_dir: &Path) -> Result<Bootstrap, AgentError> {
     Ok(bootstrap)
 }
 
+/// Where the bootstrap says the broker is now; nothing else of it counts after the start. `None`
+/// where the file cannot be read or is of another lease.
+pub(crate) async fn broker_url_of(node_dir: &Path, lease_id: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Place {
+        lease_id: String,
+        broker_url: String,
+    }
+    let text = tokio::fs::read(node_dir.join(BOOTSTRAP_FILE)).await.ok()?;
+    let place: Place = serde_json::from_slice(&text).ok()?;
+    (place.lease_id == lease_id).then_some(place.broker_url)
+}
+
 /// Makes this the only agent of the folder for as long as the value lives.
 pub(crate) fn lock(node_dir: &Path) -> Result<File, AgentError> {
     let path = node_dir.join("agent.lock");
@@ -104,6 +117,18 @@ mod tests {
         let mode = fs::metadata(dir.path().join("session.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(!format!("{first:?}").contains(&first.reveal()[..8]));
+    }
+
+    #[tokio::test]
+    async fn the_place_of_the_broker_is_read_of_the_same_lease_only() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(broker_url_of(dir.path(), "a").await, None);
+        let text = r#"{"protocol":9,"lease_id":"a","broker_url":"http://127.0.0.1:1"}"#;
+        fs::write(dir.path().join(BOOTSTRAP_FILE), text).unwrap();
+        assert_eq!(broker_url_of(dir.path(), "a").await.as_deref(), Some("http://127.0.0.1:1"));
+        assert_eq!(broker_url_of(dir.path(), "b").await, None);
+        fs::write(dir.path().join(BOOTSTRAP_FILE), &text[..20]).unwrap();
+        assert_eq!(broker_url_of(dir.path(), "a").await, None);
     }
 
     #[test]

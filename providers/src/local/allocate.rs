@@ -48,6 +48,24 @@ impl Host {
         })
     }
 
+    /// Writes where the broker is into the bootstraps of our live allocations.
+    pub(super) fn tell_agents(&self, broker_url: &str) -> io::Result<()> {
+        let _lock = self.store.lock()?;
+        let scan = self.store.scan()?;
+        for allocation in scan.live().filter(|live| live.record.deployment == self.deployment) {
+            let node = &allocation.record.node;
+            match folder::rewrite_url(&self.store.folder(node), broker_url) {
+                Ok(true) => tracing::info!(%node, "told the agent that the broker has moved"),
+                Ok(false) => {}
+                // One agent that hears nothing must not keep all others from being served.
+                Err(error) => {
+                    tracing::warn!(%node, %error, "cannot tell an agent where the broker is");
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn launch(&self, request: &LaunchRequest, clock: &dyn Clock) -> Result<Launched> {
         if request.deployment != self.deployment {
             return Err(invalid("the launch is for another installation than this provider's"));

@@ -37,6 +37,10 @@ pub struct LocalConfig {
     pub pretend: bool,
     /// User ids for user code, one per live allocation; only of use where the server is root.
     pub drop_to: Option<UidRange>,
+    /// Where the agents reach this broker now, where that may differ from what running agents were
+    /// told: opening the provider writes it into the bootstrap of each live allocation of this
+    /// deployment, and their agents go on there. `None` leaves them as they are.
+    pub broker_url: Option<String>,
     /// How long the agent may take to end by itself before everything is killed.
     pub stop_grace: Duration,
     /// How long an ended allocation is still shown; its meter is kept in the archive after that.
@@ -56,6 +60,7 @@ impl LocalConfig {
             price_per_hour: None,
             pretend: false,
             drop_to: None,
+            broker_url: None,
             stop_grace: Duration::from_secs(5),
             retention: Duration::from_secs(7 * 24 * 3600),
         }

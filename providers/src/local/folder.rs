@@ -198,6 +198,20 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
     meter::append(folder, Reading::Start, grant.at)
 }
 
+/// Writes another URL of the broker into the bootstrap; false where it says so already.
+pub(super) fn rewrite_url(folder: &Path, broker_url: &str) -> io::Result<bool> {
+    type Fields = serde_json::Map<String, serde_json::Value>;
+    let mut fields: Fields = read_json(&folder.join(BOOTSTRAP_FILE))?
+        .ok_or_else(|| damaged("it has no bootstrap.json"))?;
+    let url = broker_url.trim_end_matches('/');
+    let earlier = fields.insert("broker_url".to_owned(), url.into());
+    if earlier.is_some_and(|earlier| earlier == url) {
+        return Ok(false);
+    }
+    write_json(folder, BOOTSTRAP_FILE, &fields)?;
+    Ok(true)
+}
+
 /// Notes the agent's process.
 pub(super) fn note_agent(folder: &Path, agent: &AgentProcess) -> io::Result<()> {
     write_json(folder, AGENT_FILE, agent)

@@ -41,6 +41,8 @@ pub struct Local {
 
 impl Local {
     /// Opens the folder of the allocations, creating it where needed, and looks at the machine.
+    /// Agents that outlived an earlier broker are told where this one is
+    /// ([`LocalConfig::broker_url`]), so it should be listening already.
     pub async fn open(
         config: LocalConfig,
         clock: Arc<dyn Clock>,
@@ -79,12 +81,16 @@ impl Local {
             uids: config.drop_to,
             retention: config.retention,
         };
-        Ok(Self {
-            capabilities: capabilities(),
-            host: Arc::new(host),
-            clock,
-            stop_grace: config.stop_grace,
-        })
+        let host = Arc::new(host);
+        if let Some(url) = config.broker_url {
+            let host = Arc::clone(&host);
+            tokio::task::spawn_blocking(move || host.tell_agents(&url))
+                .await
+                .map_err(std::io::Error::other)
+                .and_then(|told| told)
+                .map_err(|source| LocalError::Root { path: config.root_dir, source })?;
+        }
+        Ok(Self { capabilities: capabilities(), host, clock, stop_grace: config.stop_grace })
     }
 
     /// The folder of the allocations.

@@ -14,6 +14,7 @@ pub struct Bootstrap {
     /// The provider's id of this node.
     pub node_id: String,
     /// Base of the broker's URL, without a trailing slash, e.g. `https://gpu.example.com`.
+    /// The one field that may change: the agent reads it again when the broker cannot be reached.
     pub broker_url: String,
     /// Redeemed once for a session key; of no use afterwards to anybody who has not that key.
     pub lease_token: String,

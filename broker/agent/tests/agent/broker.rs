@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     pub(crate) outputs: HashMap<Digest, Vec<u8>>,
     pub(crate) desired: Option<(Desired, String)>,
     pub(crate) keep_logs: bool,
-    calls: BTreeMap<String, usize>,
+    pub(crate) calls: BTreeMap<String, usize>,
     blob_delay: Duration,
 }
 
@@ -110,6 +110,12 @@ impl Broker {
         let app = router(Arc::clone(&self.shared));
         runtime.spawn(async move { axum::serve(listener, app).await });
         self.runtime = Some(runtime);
+    }
+
+    /// Listens again on another port.
+    pub(crate) fn resume_elsewhere(&mut self) {
+        self.address.set_port(0);
+        self.resume();
     }
 
     pub(crate) fn lease(&self) -> &str {

@@ -104,6 +104,56 @@ fn a_broker_that_is_gone_for_a_while_gets_everything_afterwards() {
 }
 
 #[test]
+fn a_broker_that_comes_back_on_another_port_is_found_again() {
+    let text = format!("echo first; sleep 1; {}", noisy(200_000))
+        .replace("echo first", "echo first | tee \"$COPY\"");
+    let text = text.replace("tee \"$COPY\"; echo out", "tee -a \"$COPY\"; echo out");
+    let mut broker = Broker::start(shell(&text), Vec::new());
+    let mut node = Node::new(&broker, &Setup::default());
+    let copy = with_copy(&broker, &node);
+    let agent = node.agent();
+    broker.wait("first", |seen| (!seen.logs[1].is_empty()).then_some(()));
+    for _ in 0..3 {
+        let earlier = broker.address;
+        broker.stop();
+        // Whoever has the earlier port now, a 401 of his must not end the work. He comes after the
+        // bootstrap was rewritten, as a broker rewrites it at once.
+        broker.resume_elsewhere();
+        node.rewrite_url(&broker);
+        answer_401(earlier);
+        let calls = broker.seen(|seen| seen.calls.values().sum::<usize>());
+        broker.wait("a call at the new place", |seen| {
+            (seen.calls.values().sum::<usize>() > calls).then_some(())
+        });
+    }
+    broker.wait("done", done);
+    check_whole(&broker, &copy);
+    broker.want(Desired::Release, "");
+    assert_eq!(node.exit_code(agent), Some(0));
+}
+
+fn answer_401(address: std::net::SocketAddr) {
+    use std::io::{Read, Write};
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let listener = loop {
+        match std::net::TcpListener::bind(address) {
+            Ok(listener) => break listener,
+            Err(error) if std::time::Instant::now() > deadline => panic!("{error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+}
+
+#[test]
 fn a_killed_agent_sends_what_it_had_spooled() {
     // The broker takes no logs at first, so that everything lies in the spool.
     let text =

@@ -59,6 +59,16 @@ impl Node {
         self.temp.path().join("node")
     }
 
+    /// Writes into the bootstrap where the broker is, as a provider does it.
+    pub(crate) fn rewrite_url(&self, broker: &Broker) {
+        let path = self.dir().join("bootstrap.json");
+        let mut bootstrap: Bootstrap = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        bootstrap.broker_url = format!("http://{}/", broker.address);
+        let new = self.dir().join(".bootstrap.json.new");
+        fs::write(&new, serde_json::to_vec(&bootstrap).unwrap()).unwrap();
+        fs::rename(new, path).unwrap();
+    }
+
     /// A file outside the node folder that the program may write.
     pub(crate) fn outside(&self, name: &str) -> PathBuf {
         self.temp.path().join(name)

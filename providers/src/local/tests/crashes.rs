@@ -1,5 +1,6 @@
 //! What crashes leave behind, of agents and of servers.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -102,6 +103,51 @@ async fn an_end_that_was_cut_off_is_finished_by_the_next() {
     assert_eq!(bench.phase(&node).await, NodePhase::Stopping);
     bench.local.terminate(&node).await.unwrap();
     assert_eq!(bench.phase(&node).await, NodePhase::Gone);
+}
+
+#[tokio::test]
+async fn live_agents_are_told_where_the_broker_is_now() {
+    let bench = bench(QUIET_AGENT, |config| config.gpus = "a100-80g:4".parse().ok()).await;
+    let live = bench.local.launch(&request(1, "a100-80g.x1")).await.unwrap().node;
+    let ended = bench.local.launch(&request(2, "a100-80g.x1")).await.unwrap().node;
+    bench.local.terminate(&ended).await.unwrap();
+    let emptied = bench.local.launch(&request(3, "a100-80g.x1")).await.unwrap().node;
+    std::fs::remove_file(bench.folder_of(&emptied).join("bootstrap.json")).unwrap();
+    let deployment = runwhere_model::DeploymentId::new("theirs").unwrap();
+    let theirs = bench
+        .beside(|config| {
+            config.deployment = deployment.clone();
+            config.gpus = "a100-80g:4".parse().ok();
+        })
+        .await;
+    let foreign = runwhere_model::LaunchRequest { deployment, ..request(4, "a100-80g.x1") };
+    let foreign = theirs.launch(&foreign).await.unwrap().node;
+
+    let path = bench.folder_of(&live).join("bootstrap.json");
+    let told = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let mut expected = told(&path);
+    let theirs_before = told(&bench.folder_of(&foreign).join("bootstrap.json"));
+    let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+    let mut last = inode(&path);
+    for (url, changes) in [
+        (None, false),
+        (Some("http://127.0.0.1:4711/"), true),
+        (Some("http://127.0.0.1:4711"), false),
+    ] {
+        let _restarted = bench.beside(|config| config.broker_url = url.map(str::to_owned)).await;
+        assert_eq!(inode(&path) != last, changes, "{url:?}");
+        last = inode(&path);
+    }
+    expected["broker_url"] = "http://127.0.0.1:4711".into();
+    assert_eq!(told(&path), expected);
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    assert!(!bench.folder_of(&ended).join("bootstrap.json").exists());
+    assert!(!bench.folder_of(&emptied).join("bootstrap.json").exists());
+    assert_eq!(told(&bench.folder_of(&foreign).join("bootstrap.json")), theirs_before);
+    end_all(&theirs).await;
+    end_all(&bench.local).await;
 }
 
 #[tokio::test]
