@@ -8,6 +8,7 @@ pub mod api;
 pub mod args;
 pub mod clock;
 pub mod commands;
+pub mod diagnostics;
 pub mod entry;
 pub mod failure;
 pub mod follow;

@@ -25,6 +25,7 @@ const LARGEST_ANSWER: usize = 256 << 20;
 #[derive(Debug)]
 pub struct Client {
     endpoint: Endpoint,
+    server: Option<String>,
     token: Option<Token>,
     language: &'static str,
     printer: Printer,
@@ -60,6 +61,7 @@ impl Client {
     ) -> Self {
         Self {
             endpoint,
+            server: settings.embedded().map(str::to_owned),
             token,
             language: settings.lang.tag(),
             printer: printer.clone(),
@@ -71,6 +73,18 @@ impl Client {
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// What records of syncs call the server.
+    #[must_use]
+    pub fn server_name(&self) -> String {
+        self.server.clone().unwrap_or_else(|| self.endpoint.to_string())
+    }
+
+    /// Whether the server lives in this process only.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.server.is_some()
     }
 
     /// The connection pools, for calls to other hosts (uploads).

@@ -118,9 +118,12 @@ pub(super) fn price(job: View<'_>) -> Option<String> {
 
 /// The cloud's own price, where it is not in CNY.
 pub(super) fn original(offer: View<'_>) -> Option<String> {
-    let currency = offer.text("currency")?;
-    let price = offer.text("price")?;
-    (currency != "CNY").then(|| format!("{price} {currency}"))
+    stated(offer).filter(|_| offer.text("currency").is_some_and(|currency| currency != "CNY"))
+}
+
+/// The cloud's own price.
+pub(super) fn stated(offer: View<'_>) -> Option<String> {
+    Some(format!("{} {}", offer.text("price")?, offer.text("currency")?))
 }
 
 /// Cost so far, or in the end.

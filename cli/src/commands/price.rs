@@ -3,7 +3,7 @@
 use runwhere_model::BillingModel;
 use serde_json::{Value, json};
 
-use super::describe::{original, yuan};
+use super::describe::{stated, yuan};
 use super::dispatch::block_on;
 use super::ids::Ceiling;
 use crate::api::{Client, Repeat, View, query_value};
@@ -189,7 +189,7 @@ fn offer_row(offer: View<'_>, printer: &Printer) -> Vec<String> {
         text("region"),
         gpu,
         text("billing_model"),
-        original(offer).unwrap_or_else(|| "-".to_owned()),
+        stated(offer).unwrap_or_else(|| "-".to_owned()),
         cny,
         launchable(offer, printer),
     ]

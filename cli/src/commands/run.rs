@@ -15,6 +15,7 @@ use super::submit::{self, Order};
 use super::{describe, price, sync};
 use crate::api::{ApiError, Client, View};
 use crate::args::RunArgs;
+use crate::diagnostics::Level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::follow::Follower;
 use crate::printer::Printer;
@@ -43,8 +44,8 @@ pub(super) async fn run(args: &RunArgs, settings: &Settings, printer: &Printer) 
         embedded: server.embedded.as_ref().map(|(_, data_dir)| data_dir.clone()),
     };
     let outcome = run.whole(&mut interrupts).await;
-    let closed = server.close().await;
-    outcome.and(closed)
+    server.close().await;
+    outcome
 }
 
 /// The configured server, or the one in this process.
@@ -67,21 +68,21 @@ impl Server {
             tls: None,
             try_locally: args.try_locally,
             allow_local_exec: false,
-            verbose: settings.verbose,
         };
+        crate::diagnostics::start(Level::Command, settings.verbose);
         let running = broker::start(options).await?;
         printer.note(&texts::run_embedded());
         if args.try_locally {
             printer.warn(&texts::run_pretended());
         }
-        let settings = settings.with_login(running.endpoint.clone(), running.token.clone());
+        let token = running.own_token().await?;
+        let settings = settings.with_embedded(running.endpoint.clone(), token, &data_dir);
         Ok(Self { settings, embedded: Some((running, data_dir)) })
     }
 
-    async fn close(self) -> Outcome {
-        match self.embedded {
-            Some((running, _)) => running.until(std::future::ready(())).await,
-            None => Ok(()),
+    async fn close(self) {
+        if let Some((running, _)) = self.embedded {
+            running.stop().await;
         }
     }
 }

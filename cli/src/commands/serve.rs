@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::run::Interrupts;
 use crate::args::ServeArgs;
+use crate::diagnostics::Level;
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::seams::broker::{self, ServeOptions};
@@ -31,8 +32,8 @@ pub(super) fn serve(args: &ServeArgs, settings: &Settings, printer: &Printer) ->
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         try_locally: args.try_locally,
         allow_local_exec: args.allow_local_exec,
-        verbose: settings.verbose,
     };
+    crate::diagnostics::start(Level::Service, settings.verbose);
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -58,6 +59,8 @@ pub(super) fn serve(args: &ServeArgs, settings: &Settings, printer: &Printer) ->
                 interrupts.next().await;
                 printer.note(&texts::serving_ends());
             };
-            running.until(stop).await
+            stop.await;
+            running.stop().await;
+            Ok(())
         })
 }

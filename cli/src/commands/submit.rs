@@ -175,7 +175,7 @@ fn warn_about_changes(
 ) -> Outcome<Option<String>> {
     let local = local(Path::new("."), &settings.home, &task.sync_task(), true, printer)?;
     local.remember_hashes(printer);
-    let last = local.last(&client.endpoint().to_string(), task.name());
+    let last = local.last(&client.server_name(), task.name());
     let text = match &last {
         None if local.manifest.files.is_empty() => None,
         None => Some(texts::local_never_synced()),

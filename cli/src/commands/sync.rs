@@ -69,7 +69,7 @@ fn dry_run(task: &Task, yes: bool, settings: &Settings, printer: &Printer) -> Ou
 async fn status(task: Option<&Task>, settings: &Settings, printer: &Printer) -> Outcome {
     let client = Client::logged_in(settings, printer)?;
     let records = Records::new(&settings.home, Path::new(ROOT));
-    let server = client.endpoint().to_string();
+    let server = client.server_name();
     let id = match task {
         Some(task) => records.last(&server, task.name()).and_then(|last| last.sync_id),
         None => records.latest_id(),

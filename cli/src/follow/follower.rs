@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::unseen;
 use crate::api::{ApiError, Client, LiveEvent, LiveFrame, LiveSocket, View};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::printer::Printer;
 use crate::texts;
 
@@ -18,6 +18,8 @@ const REMEMBERED: usize = 5000;
 const PATIENCE: Duration = Duration::from_secs(600);
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long an end event may be ahead of the job's record.
+const SETTLE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_secs(2);
 
 /// How a followed job ended: the job as the server describes it after the end.
@@ -178,16 +180,21 @@ impl<'a> Follower<'a> {
         let since = Instant::now();
         loop {
             match self.fetch().await {
-                Ok(job) => return Ok(Ended { job }),
+                Ok(job) if is_terminal(View(&job)) => return Ok(Ended { job }),
+                // The server gave up on this conversation, not the job on its work.
+                Ok(_) if since.elapsed() > SETTLE => {
+                    let said = View(payload).first_text(&["error", "message"]).unwrap_or_default();
+                    let text = texts::live_broken(said);
+                    return Err(Failure::new(Exit::Server, "live_broken", text));
+                }
+                Ok(_) => sleep(FIRST_PAUSE).await,
                 Err(error) if is_passing(&error) && since.elapsed() < PATIENCE => sleep(POLL).await,
                 Err(ApiError::Server(error)) if error.status == 404 => {
                     let said = View(payload).first_text(&["error", "message"]);
                     return Err(match said {
-                        Some(said) if error.message.is_none() => Failure::new(
-                            crate::failure::Exit::Server,
-                            "not_found",
-                            texts::Text::same(said),
-                        ),
+                        Some(said) if error.message.is_none() => {
+                            Failure::new(Exit::Server, "not_found", texts::Text::same(said))
+                        }
                         _ => ApiError::Server(error).into(),
                     });
                 }

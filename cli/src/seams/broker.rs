@@ -1,17 +1,22 @@
 //! The server in this process.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use runwhere_broker::serve;
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Endpoint, Token};
-use crate::texts;
+use crate::texts::{self, Text};
+
+/// Where `serve` listens when nothing is said.
+const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 
 /// How to run the server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Where to listen; `None` for the default.
-    pub listen: Option<std::net::SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// Its data folder.
     pub data_dir: PathBuf,
     /// How others reach it.
@@ -22,8 +27,6 @@ pub struct ServeOptions {
     pub try_locally: bool,
     /// Jobs may run here although others can reach the server.
     pub allow_local_exec: bool,
-    /// How much diagnostics.
-    pub verbose: u8,
 }
 
 /// A running server.
@@ -31,55 +34,77 @@ pub struct ServeOptions {
 pub struct Running {
     /// Its address.
     pub endpoint: Endpoint,
-    /// The token that the first start wrote, if this is the first start.
+    /// The token that was written, if this is the first start.
     pub first_token: Option<Token>,
-    /// A token for this process only.
-    pub token: Token,
-    server: runwhere_broker::serve::Running,
+    server: serve::Running,
 }
-
-/// Where a server listens that is not told where.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Starts the server.
 ///
 /// # Errors
-/// Exit code 1 with its reason.
+/// Exit code 1 with its reason; 2 for settings that cannot be.
 pub async fn start(options: ServeOptions) -> Outcome<Running> {
     let agent_program = std::env::current_exe()
         .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
-    let options = runwhere_broker::serve::ServeOptions {
-        listen: options.listen.unwrap_or(DEFAULT_LISTEN),
+    let data_dir = options.data_dir.clone();
+    let server = serve::start(serve::ServeOptions {
+        listen: options.listen.unwrap_or_else(|| SocketAddr::from(LISTEN)),
         data_dir: options.data_dir,
         public_url: options.public_url,
         tls: options.tls,
         try_locally: options.try_locally,
         allow_local_exec: options.allow_local_exec,
         agent_program,
-    };
-    let server = runwhere_broker::serve::start(options)
-        .await
-        .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
-    let endpoint = Endpoint::parse(&server.url)?;
-    let own = server
-        .own_token()
-        .await
-        .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
-    let token = |secret: &runwhere_model::Secret| Token::new(secret.expose());
-    let first_token = server.first_token.as_ref().and_then(token);
-    let token = token(&own)
-        .ok_or_else(|| Failure::other("serve_failed", texts::serve_failed("no token")))?;
-    Ok(Running { endpoint, first_token, token, server })
+    })
+    .await
+    .map_err(|error| refused(error, &data_dir))?;
+    Ok(Running {
+        endpoint: Endpoint::parse(&server.url)?,
+        first_token: server.first_token.as_ref().and_then(|token| Token::new(token.expose())),
+        server,
+    })
 }
 
 impl Running {
-    /// Waits until the server ends by itself or `stop` completes, then closes it down.
+    /// A token for a client in this process.
     ///
     /// # Errors
-    /// Exit code 1 with its reason.
-    pub async fn until(self, stop: impl Future<Output = ()>) -> Outcome {
-        stop.await;
+    /// Exit code 1 when the server cannot make one.
+    pub async fn own_token(&self) -> Outcome<Token> {
+        let failed = |reason: String| Failure::other("serve_failed", texts::serve_failed(reason));
+        let secret = self.server.own_token().await.map_err(|error| failed(error.to_string()))?;
+        Token::new(secret.expose()).ok_or_else(|| failed("token".to_owned()))
+    }
+
+    /// Finishes running requests and ends. What runs on nodes goes on.
+    pub async fn stop(self) {
         self.server.stop().await;
-        Ok(())
+    }
+}
+
+fn refused(error: serve::ServeError, data_dir: &Path) -> Failure {
+    match &error {
+        serve::ServeError::DataDir(serve::DataDirError::Locked { root, pid }) => {
+            let text = texts::data_dir_locked(root.display(), pid);
+            // The other server tells its address to programs that look for it.
+            let address = std::fs::read_to_string(data_dir.join("address")).unwrap_or_default();
+            let address = address.lines().next().unwrap_or_default();
+            let hint = match Endpoint::parse(address) {
+                Ok(endpoint) => {
+                    let token = root.join("first-token");
+                    texts::data_dir_locked_hint(endpoint, token.display())
+                }
+                Err(_) => texts::data_dir_locked_hint_other(),
+            };
+            Failure::other("data_dir_locked", text).hint(hint).detail("pid", pid.clone())
+        }
+        serve::ServeError::LocalExec(address) => {
+            Failure::usage("local_exec", texts::local_exec(address)).hint(texts::local_exec_hint())
+        }
+        serve::ServeError::Config(error) => {
+            Failure::usage("server_config", Text::same(error.to_string()))
+        }
+        serve::ServeError::Fx(error) => Failure::usage("server_config", texts::serve_failed(error)),
+        other => Failure::other("serve_failed", texts::serve_failed(other)),
     }
 }

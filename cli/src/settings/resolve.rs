@@ -1,7 +1,7 @@
 //! From arguments, environment and file to one typed value.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::env;
 use super::{ConfigFile, Endpoint, Env, Token};
@@ -38,6 +38,7 @@ pub struct Settings {
     pub home: PathBuf,
     endpoint: Option<Endpoint>,
     token: Option<Token>,
+    embedded: Option<String>,
 }
 
 impl Settings {
@@ -87,6 +88,7 @@ impl Settings {
             home,
             endpoint,
             token,
+            embedded: None,
         })
     }
 
@@ -114,10 +116,21 @@ impl Settings {
         }
     }
 
-    /// The same settings for another server, such as the embedded one.
+    /// The same settings for the embedded server of `data_dir`, whose address is another one each time.
     #[must_use]
-    pub fn with_login(&self, endpoint: Endpoint, token: Token) -> Self {
-        Self { endpoint: Some(endpoint), token: Some(token), ..self.clone() }
+    pub fn with_embedded(&self, endpoint: Endpoint, token: Token, data_dir: &Path) -> Self {
+        Self {
+            endpoint: Some(endpoint),
+            token: Some(token),
+            embedded: Some(format!("embedded:{}", data_dir.display())),
+            ..self.clone()
+        }
+    }
+
+    /// What the embedded server is called in the records of syncs.
+    #[must_use]
+    pub fn embedded(&self) -> Option<&str> {
+        self.embedded.as_deref()
     }
 }
 

@@ -308,7 +308,7 @@ fn finish(
     let last = LastSync { sync_id: sync_id.clone(), manifest: local.manifest.clone() };
     local.remember_hashes(printer);
     if let Err((path, error)) =
-        local.records.save_last(&client.endpoint().to_string(), &task.job_name, &last)
+        local.records.save_last(&client.server_name(), &task.job_name, &last, !client.is_embedded())
     {
         printer.warn(&texts::record_unwritable(path.display(), error));
     }

@@ -67,7 +67,7 @@ impl Records {
         serde_json::from_slice(&fs::read(self.last_path(server, job)).ok()?).ok()
     }
 
-    /// Stores the last sync of `job` to `server`, and its id where the published client keeps it.
+    /// Stores the last sync of `job` to `server`, and, when it is `latest` of all, its id where the published client keeps it.
     ///
     /// # Errors
     /// What the file system answers, with the path.
@@ -76,11 +76,12 @@ impl Records {
         server: &str,
         job: &str,
         last: &LastSync,
+        latest: bool,
     ) -> Result<(), (PathBuf, io::Error)> {
         let path = self.last_path(server, job);
         let bytes = serde_json::to_vec(last).map_err(|error| (path.clone(), error.into()))?;
         write_private(&path, &bytes).map_err(|error| (path, error))?;
-        if let Some(id) = &last.sync_id {
+        if let Some(id) = last.sync_id.as_ref().filter(|_| latest) {
             let path = self.home.join("last-sync-id");
             write_private(&path, id.as_bytes()).map_err(|error| (path, error))?;
         }
@@ -106,7 +107,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let records = Records::new(home.path(), root.path());
         let last = LastSync { sync_id: Some("sync-1".into()), manifest: Manifest::default() };
-        records.save_last("http://a", "job", &last).unwrap();
+        records.save_last("http://a", "job", &last, true).unwrap();
         assert_eq!(records.last("http://a", "job").unwrap().sync_id.as_deref(), Some("sync-1"));
         assert!(records.last("http://b", "job").is_none());
         assert!(records.last("http://a", "other").is_none());

@@ -223,4 +223,6 @@ texts! {
     describe_outputs_state(state) "  输出: {state}" "  Outputs: {state}";
     /// describe.
     describe_outputs_failed(reason) "  输出: 收集失败（{reason}）" "  Outputs: not collected ({reason})";
+    /// The live log ended, the job did not.
+    live_broken(reason) "实时日志中断：{reason}" "The live log ended: {reason}";
 }

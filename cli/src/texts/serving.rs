@@ -53,4 +53,14 @@ texts! {
     agent_failed(reason) "agent 无法工作：{reason}" "The agent cannot work: {reason}";
     /// No such scope.
     scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、admin" "{scopes} holds no known scopes only: use training.run, training.stop, job.read, runner.read, billing.read, admin";
+    /// Another server has the data folder.
+    data_dir_locked(path, pid) "数据目录 {path} 正被另一个服务器使用（pid {pid}）" "The data folder {path} is in use by another server (pid {pid})";
+    /// Remedy for [`data_dir_locked`].
+    data_dir_locked_hint(url, token) "登录到它：runwhere login --endpoint {url} < {token}，或用 --data-dir 换一个目录" "Log in to it: runwhere login --endpoint {url} < {token}, or choose another folder with --data-dir";
+    /// Remedy for [`data_dir_locked`].
+    data_dir_locked_hint_other() "停止它，或用 --data-dir 换一个目录" "Stop it, or choose another folder with --data-dir";
+    /// Jobs would run here for everybody.
+    local_exec(address) "{address} 可以从其他机器访问，因此不允许在本机运行任务" "{address} can be reached from other machines, so jobs may not run on this one";
+    /// Remedy for [`local_exec`].
+    local_exec_hint() "监听 127.0.0.1，或加 --allow-local-exec（任何持有 Token 的人都能在本机运行程序）" "Listen on 127.0.0.1, or add --allow-local-exec (everybody with a token can then run programs here)";
 }
