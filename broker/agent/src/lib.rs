@@ -35,6 +35,7 @@ mod shim;
 mod spool;
 mod sweep;
 mod texts;
+mod tls;
 mod trial;
 mod workfolder;
 

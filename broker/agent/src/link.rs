@@ -12,11 +12,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::AgentError;
 use crate::protocol::{
     Bootstrap, Digest, EPOCH_HEADER, LogsReply, PROTOCOL_VERSION, RedeemReply, RedeemRequest,
 };
 use crate::session::{SessionKey, broker_url_of};
+use crate::{AgentError, tls};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -82,9 +82,8 @@ impl Target {
             builder = builder.no_proxy();
         }
         if let Some(pem) = ca_pem {
-            let roots = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
-                .map_err(|error| AgentError::Client(error.to_string()))?;
-            builder = builder.tls_certs_merge(roots);
+            builder = builder
+                .tls_backend_preconfigured(tls::client_config(pem).map_err(AgentError::Client)?);
         } else if url.scheme() == "http" {
             // The node may have no root certificates at all, and none are needed.
             builder = builder.tls_certs_only([]);
@@ -448,6 +447,45 @@ fn from_json<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_broker_with_a_self_signed_authority_is_reached() {
+        use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(server));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let _ = stream.read(&mut [0; 4096]).await;
+                let reply = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+                let _ = stream.write_all(reply).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        let named = Target::new(&url, Some(&certificate.pem())).unwrap();
+        let reply = named.request(Method::GET, "poll").send().await.unwrap();
+        assert_eq!(reply.status(), StatusCode::NO_CONTENT);
+        let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let other = Target::new(&url, Some(&other.cert.pem())).unwrap();
+        assert!(other.request(Method::GET, "poll").send().await.is_err());
+    }
 
     #[test]
     fn pauses_grow_to_a_limit() {
