@@ -94,6 +94,14 @@ impl Budget {
         }
     }
 
+    /// Ends a lease whose real cost cannot be told in this currency now: all that it had bound
+    /// counts as spent.
+    pub fn settle_as_bound(&mut self, lease: &LeaseId) {
+        if let Some(bound) = self.reserved.remove(lease) {
+            self.spent = self.spent.saturating_add(bound);
+        }
+    }
+
     /// What is reserved for a launch at this price: one hour.
     pub fn hour_of(price: HourlyPrice) -> Money {
         price.per_hour()

@@ -125,6 +125,23 @@ pub struct AgentSession {
     pub seen_at: Option<Timestamp>,
 }
 
+/// A node beyond the one a launch was to make.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Surplus {
+    /// The node.
+    pub node: NodeId,
+    /// Since when it is known.
+    pub since: Timestamp,
+    /// The provider has accepted its termination; reads must show the end.
+    pub acked: bool,
+    /// When reads without it were begun, in order.
+    pub absent_reads: Vec<Timestamp>,
+    /// Calls for it that failed or did not bring its end nearer.
+    pub failures: u32,
+    /// When to call for it next.
+    pub next_at: Timestamp,
+}
+
 /// Our hold on one node for one attempt of one trial.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Lease {
@@ -166,17 +183,21 @@ pub struct Lease {
     pub launched_at: Option<Timestamp>,
     /// The node, once known.
     pub node: Option<NodeId>,
-    /// Nodes beyond the one wanted; ended before the lease is.
-    pub surplus: Vec<NodeId>,
-    /// When the node was seen last.
+    /// Nodes beyond the one wanted; each is ended at once, and proven ended before the lease is.
+    pub surplus: Vec<Surplus>,
+    /// The launch's own answer never came, so there may be nodes that nobody named: not before
+    /// this instant a complete find is to show all of them. `None` = none is needed.
+    #[serde(default)]
+    pub recheck_at: Option<Timestamp>,
+    /// When a read last showed the node in a phase that is billed.
     pub seen_at: Option<Timestamp>,
     /// It is to be ended, whatever comes back.
     pub release_wanted: bool,
     /// The provider has accepted the termination; reads must show the end.
     pub release_acked: bool,
-    /// Complete reads without the node (or without any node), in order.
+    /// When complete reads without the node (or without any node) were begun, in order.
     pub absent_reads: Vec<Timestamp>,
-    /// Failed release attempts so far.
+    /// Calls in a row, since the state was entered, that failed or did not bring it further.
     pub release_failures: u32,
     /// The last provider error, for operators.
     pub last_error: Option<String>,
@@ -186,7 +207,7 @@ pub struct Lease {
     pub agent: AgentSession,
     /// Its billed time.
     pub meter: Meter,
-    /// What proves its end.
+    /// What proves the end of its node; while surplus nodes are left it has not ended yet.
     pub evidence: Option<Evidence>,
     /// When it is to be woken next.
     pub next_at: Option<Timestamp>,

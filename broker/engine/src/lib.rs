@@ -23,7 +23,7 @@ pub use budget::Budget;
 pub use event::{EventRecord, Subject};
 pub use evidence::Evidence;
 pub use job::{EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile};
-pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot};
+pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot, Surplus};
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
@@ -31,6 +31,6 @@ pub use trial::{
     Desired, Exit, ExitCause, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState,
 };
 pub use unit::{
-    AgentEvent, AgentOrder, BudgetContext, Call, Context, FreshLease, FxRate, Outcome, Step,
-    StepError, Unit,
+    AgentEvent, AgentOrder, BudgetContext, Call, CallRef, Context, FreshLease, FxRate, Outcome,
+    Step, StepError, Unit,
 };

@@ -1,7 +1,7 @@
 //! The billed time of a lease and its cutting into segments.
 
 use jiff::Timestamp;
-use runwhere_model::{Metering, Money, MoneyError, cost_between, cost_total};
+use runwhere_model::{HourlyPrice, Metering, Money, MoneyError, cost_between, cost_total};
 use serde::{Deserialize, Serialize};
 
 use crate::lease::Lease;
@@ -44,8 +44,7 @@ impl Meter {
         }
     }
 
-    /// Takes in an end; the first one stays, except that the provider's word replaces an
-    /// observation. An end before the start counts as no time at all.
+    /// Takes in an end; the first one stays. An end before the start counts as no time at all.
     pub fn stop(&mut self, provider: Option<Timestamp>, observed: Timestamp) {
         let Some(started_at) = self.started_at else { return };
         if self.stopped_at.is_some() {
@@ -67,6 +66,13 @@ impl Meter {
         cost_total(lease.price.price, self.billed_micros(&lease.capabilities.metering, now))
     }
 
+    /// Whether the provider's own word on the start would still be taken.
+    pub fn awaits_provider_start(&self) -> bool {
+        self.charged_to.is_none()
+            && self.stopped_at.is_none()
+            && (self.started_at.is_none() || self.estimated)
+    }
+
     /// The next instant at which a segment is to be cut: the next UTC hour.
     pub fn next_cut(&self) -> Option<Timestamp> {
         match self.stopped_at {
@@ -76,20 +82,23 @@ impl Meter {
     }
 }
 
-/// Cuts what can be charged for good: whole UTC hours of a running meter; everything, with the
-/// provider's rounding and minimum in the last piece, of a stopped one.
+/// Cuts what can be charged for good: of a running meter the whole UTC hours up to `certain`, an
+/// instant at which it surely still ran; of a stopped one everything, with the provider's rounding
+/// and minimum in the last piece.
 ///
 /// Returns the segments and moves the meter on. Called twice it returns nothing the second time.
-pub fn cut(lease: &mut Lease, now: Timestamp) -> Result<Vec<UsageSegment>, MoneyError> {
+pub fn cut(lease: &mut Lease, certain: Timestamp) -> Result<Vec<UsageSegment>, MoneyError> {
     let metering = lease.capabilities.metering;
     let Some(started_at) = lease.meter.started_at else { return Ok(Vec::new()) };
     let stopped_at = lease.meter.stopped_at;
-    let end = stopped_at.unwrap_or(now);
     let granule = i64::try_from(metering.granularity.as_micros()).unwrap_or(i64::MAX).max(1);
     let mut segments = Vec::new();
     let mut at = lease.meter.charged_to.unwrap_or(started_at);
     loop {
-        let boundary = next_hour(at).filter(|hour| *hour < end);
+        let boundary = next_hour(at).filter(|hour| match stopped_at {
+            Some(stop) => *hour < stop,
+            None => *hour <= certain,
+        });
         let (to, billed) = match (boundary, stopped_at) {
             (Some(hour), _) => {
                 // Only full granules: the rest is decided by the provider's rule at the end.
@@ -138,6 +147,12 @@ fn segment(
         amount: cost_between(lease.price.price, from, to)?,
         estimated: lease.meter.estimated,
     })
+}
+
+/// Whether ten years at this price can be told exactly; a dearer or finer one is not launched.
+pub fn fits(price: HourlyPrice) -> bool {
+    const TEN_YEARS_MICROS: u64 = 10 * 366 * 24 * 3_600_000_000;
+    cost_total(price, TEN_YEARS_MICROS).is_ok()
 }
 
 /// Whole microseconds from one instant to a later one; 0 when it is not later.

@@ -202,6 +202,9 @@ pub struct Trial {
     pub lease: Option<LeaseId>,
     /// How many leases it has had.
     pub attempts: u32,
+    /// How many of their nodes ended before their agents reported.
+    #[serde(default)]
+    pub node_failures: u32,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When user code started.
@@ -250,6 +253,7 @@ impl Trial {
             desired_at: None,
             lease: None,
             attempts: 0,
+            node_failures: 0,
             created_at: job.created_at,
             started_at: None,
             ended_at: None,

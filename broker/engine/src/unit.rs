@@ -19,7 +19,10 @@ use crate::policy::Policy;
 use crate::trial::{Desired, Output, Trial, TrialState};
 
 mod agent;
+mod ending;
 mod lease;
+mod outcome;
+mod surplus;
 mod trial;
 
 pub use agent::{AgentEvent, AgentOrder};
@@ -73,6 +76,9 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     /// This process: calls of others are taken for lost when their time is over.
     pub owner: &'a str,
+    /// When this process began: while there was none, no agent could be heard, and what was to
+    /// happen by then could not.
+    pub started_at: Timestamp,
     /// Calls of other owners are taken for lost at once (this process has just started and is the
     /// only one).
     pub recovering: bool,
@@ -101,6 +107,15 @@ pub enum Call {
     Describe(NodeId),
     /// End a node.
     Terminate(NodeId),
+}
+
+/// Which call an outcome is of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CallRef {
+    /// The lease it was made for.
+    pub lease: LeaseId,
+    /// When the step that asked for it was taken.
+    pub started_at: Timestamp,
 }
 
 /// The outcome of a provider call.
@@ -136,6 +151,9 @@ pub struct Step {
 /// A step that cannot be taken.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum StepError {
+    /// The agent's lease is not the trial's present one, or has ended.
+    #[error("the agent's lease has ended")]
+    Fenced,
     /// An agent event out of order: the agent sends the missing ones first.
     #[error("agent event {got} came where {wanted} was expected")]
     Gap {
@@ -177,23 +195,36 @@ impl Unit {
         work.finish()
     }
 
-    /// Takes in the outcome of a provider call. A late outcome (of a call already taken for lost)
-    /// is still recorded.
-    pub fn apply(self, outcome: &Outcome, context: &Context<'_>) -> Result<Step, StepError> {
+    /// Names the call that a step has just asked for, for [`Unit::apply`].
+    pub fn call_ref(&self, now: Timestamp) -> Option<CallRef> {
+        let lease = self.lease.as_ref()?;
+        let started_at = lease.in_flight.as_ref().map_or(now, |call| call.started_at);
+        Some(CallRef { lease: lease.id.clone(), started_at })
+    }
+
+    /// Takes in the outcome of a provider call. A late outcome (of a call already taken for lost,
+    /// even of an earlier lease) is still used for what it shows, never as proof of absence.
+    pub fn apply(
+        self,
+        made: &CallRef,
+        outcome: &Outcome,
+        context: &Context<'_>,
+    ) -> Result<Step, StepError> {
         let mut work = self.work(context);
-        work.outcome(outcome)?;
+        work.outcome(made, outcome)?;
         work.finish()
     }
 
-    /// Takes in an event of the agent. A repeat (by sequence number) changes nothing.
+    /// Takes in an event of the agent of a lease. A repeat (by sequence number) changes nothing.
     pub fn agent(
         self,
+        lease: &LeaseId,
         seq: u64,
         event: &AgentEvent,
         context: &Context<'_>,
     ) -> Result<Step, StepError> {
         let mut work = self.work(context);
-        work.agent_event(seq, event)?;
+        work.agent_event(lease, seq, event)?;
         work.finish()
     }
 
@@ -271,24 +302,31 @@ impl Work<'_> {
         });
     }
 
-    /// The budget as this step has it so far.
+    /// The budget as this step has it so far, in its own currency.
+    pub(crate) fn with_own_budget<T>(
+        &mut self,
+        change: impl FnOnce(&mut Budget) -> T,
+    ) -> Option<T> {
+        let context = self.context.budget.as_ref()?;
+        let mut budget = self.budget.clone().unwrap_or_else(|| context.budget.clone());
+        let result = change(&mut budget);
+        self.budget = (budget != context.budget).then_some(budget);
+        Some(result)
+    }
+
+    /// The same, with the rate from another currency; `None` without a budget or a rate.
     pub(crate) fn with_budget<T>(
         &mut self,
         currency: Currency,
         change: impl FnOnce(&mut Budget, Decimal) -> T,
     ) -> Option<T> {
         let context = self.context.budget.as_ref()?;
-        let mut budget = self.budget.clone().unwrap_or_else(|| context.budget.clone());
-        let rate = match (currency == budget.currency, &context.rate) {
+        let rate = match (currency == context.budget.currency, &context.rate) {
             (true, _) => Decimal::ONE,
             (false, Some(rate)) => rate.rate,
             (false, None) => return None,
         };
-        let result = change(&mut budget, rate);
-        if budget != context.budget {
-            self.budget = Some(budget);
-        }
-        Some(result)
+        self.with_own_budget(|budget| change(budget, rate))
     }
 }
 
@@ -303,6 +341,10 @@ pub(crate) fn add(at: Timestamp, span: Duration) -> Timestamp {
 pub(crate) fn backoff(first: Duration, longest: Duration, repeats: u32) -> Duration {
     first.saturating_mul(1u32.checked_shl(repeats.min(16)).unwrap_or(u32::MAX)).min(longest)
 }
+
+/// Time for preparing, collecting and releasing, on top of the program's own limit, before the
+/// cloud itself may end a node.
+const END_SLACK_SECONDS: u64 = 2 * 3600;
 
 /// The request of a lease's launch; the same for every repeat of it.
 pub fn launch_request(
@@ -322,7 +364,8 @@ pub fn launch_request(
         gpu_model: lease.gpu_model,
         ceiling: lease.ceiling,
         end_by: unit.job.spec.max_duration_seconds.map(|seconds| {
-            add(lease.intended_at, Duration::from_secs(seconds.saturating_add(3600)))
+            let run = Duration::from_secs(seconds.saturating_add(END_SLACK_SECONDS));
+            add(lease.intended_at, run.saturating_add(lease.capabilities.boot_timeout))
         }),
         labels: std::collections::BTreeMap::new(),
         bootstrap,

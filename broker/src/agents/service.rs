@@ -127,9 +127,10 @@ impl AgentService for Agents {
         let mut acked_seq = unit.trial.agent_seq;
         for event in &request.events {
             let kind = engine_event(&event.kind);
-            let step = self
-                .core
-                .step(&caller.trial, false, |unit, context| unit.agent(event.seq, &kind, context));
+            let (lease, seq) = (caller.lease.clone(), event.seq);
+            let step = self.core.step_to_end(caller.trial.clone(), move |unit, context| {
+                unit.agent(&lease, seq, &kind, context)
+            });
             match step.await {
                 Ok(stepped) => acked_seq = stepped.unit.trial.agent_seq,
                 Err(DriveError::Step(StepError::Gap { wanted, .. })) => {
@@ -137,9 +138,11 @@ impl AgentService for Agents {
                     acked_seq = wanted - 1;
                     break;
                 }
-                Err(DriveError::NotFound) => return Err(AgentRefusal::Gone),
+                Err(DriveError::NotFound | DriveError::Step(StepError::Fenced)) => {
+                    return Err(AgentRefusal::Gone);
+                }
                 Err(DriveError::Store(error)) => return Err(error.into()),
-                Err(DriveError::Step(error)) => {
+                Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
                     return Err(AgentRefusal::Internal(error.to_string()));
                 }
             }
@@ -156,6 +159,8 @@ impl AgentService for Agents {
         let wait = Duration::from_millis(request.wait_ms.min(MAX_POLL_WAIT_MS));
         let deadline = clock.now().checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
         let mut changes = self.core.signals.watch(caller.trial.as_str());
+        // Fenced agents are not counted as connected.
+        self.unit(&caller.trial, &caller.lease).await?;
         let core = Arc::clone(&self.core);
         let trial = caller.trial.clone();
         // However this call ends, the agent is silent from then on; a moment later its lease is

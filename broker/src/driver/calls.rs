@@ -12,11 +12,14 @@ use super::core::Core;
 impl Core {
     /// Makes a call in a task of its own. The step that asked for it is durable by now.
     pub(super) fn spawn_call(self: &Arc<Self>, unit: Unit, call: Call) {
+        let Some(made) = unit.call_ref(self.parts.clock.now()) else { return };
         let core = Arc::clone(self);
         tokio::spawn(async move {
             let outcome = core.make_call(&unit, &call).await;
-            core.step_until_durable(&unit.trial.id, |unit, context| unit.apply(&outcome, context))
-                .await;
+            core.step_until_durable(&unit.trial.id, |unit, context| {
+                unit.apply(&made, &outcome, context)
+            })
+            .await;
         });
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use runwhere_engine::event::EVENT_VERSION;
 use runwhere_engine::{
     BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy, PriceSnapshot, Step,
@@ -45,6 +46,9 @@ pub struct CoreParts {
     pub token_key: Secret,
 }
 
+/// How often a step is decided anew because a row was changed meanwhile, before the caller waits.
+const STALE_TRIES: u32 = 64;
+
 /// Why a unit could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
@@ -57,6 +61,9 @@ pub enum DriveError {
     /// The engine refused.
     #[error(transparent)]
     Step(#[from] StepError),
+    /// The step broke off; nothing is known to be written.
+    #[error("the step broke off")]
+    Broken,
 }
 
 /// A unit before and after a change.
@@ -75,6 +82,7 @@ pub struct Core {
     pub(crate) signals: Signals,
     pub(crate) presence: Arc<AgentPresence>,
     pub(super) owner: String,
+    started_at: Timestamp,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -82,7 +90,9 @@ impl Core {
     /// A driver over its parts.
     pub fn new(parts: CoreParts) -> Arc<Self> {
         let owner = parts.ids.hex(8);
+        let started_at = parts.clock.now();
         Arc::new(Self {
+            started_at,
             parts,
             signals: Signals::default(),
             presence: Arc::default(),
@@ -112,6 +122,7 @@ impl Core {
     ) -> Result<Stepped, DriveError> {
         let lock = self.lock_of(trial);
         let _guard = lock.lock().await;
+        let mut tries = 0;
         loop {
             let loaded = self.parts.store.unit(trial).await?;
             let Some((job, row, lease)) = loaded else { return Err(DriveError::NotFound) };
@@ -127,6 +138,7 @@ impl Core {
                 now,
                 policy: &self.parts.policy,
                 owner: &self.owner,
+                started_at: self.started_at,
                 recovering,
                 price: self.price_of(&unit.job.spec.offer),
                 capabilities,
@@ -145,16 +157,33 @@ impl Core {
             if changed {
                 match self.parts.store.commit(transition).await {
                     Ok(()) => {}
-                    Err(StoreError::Stale { .. }) => continue,
+                    // Somebody else was quicker: again, but never for ever under the lock.
+                    Err(StoreError::Stale { .. }) if tries < STALE_TRIES => {
+                        tries += 1;
+                        continue;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
-            self.tell(&step.unit, changed).await;
+            // The call first: it is waited for, and telling can take its time.
             if let Some(call) = step.call {
                 self.spawn_call(step.unit.clone(), call);
             }
+            self.tell(&step.unit, changed).await;
             return Ok(Stepped { unit: step.unit, changed });
         }
+    }
+
+    /// [`step`](Self::step) in a task of its own, so that a caller who goes away meanwhile (a
+    /// closed connection) cannot break it off between the commit and what follows from it.
+    pub(crate) async fn step_to_end(
+        self: &Arc<Self>,
+        trial: TrialId,
+        decide: impl Fn(Unit, &Context<'_>) -> Result<Step, StepError> + Send + Sync + 'static,
+    ) -> Result<Stepped, DriveError> {
+        let core = Arc::clone(self);
+        let step = tokio::spawn(async move { core.step(&trial, false, decide).await });
+        step.await.unwrap_or(Err(DriveError::Broken))
     }
 
     /// Steps until it is durable: for outcomes that must not be lost while the store is full or
@@ -167,7 +196,8 @@ impl Core {
         loop {
             match self.step(trial, false, &decide).await {
                 Ok(_) | Err(DriveError::NotFound) => return,
-                Err(DriveError::Step(error)) => {
+                Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
+                    // The call counts as lost once its time is over.
                     tracing::error!(trial.id = %trial, %error, "Outcome could not be applied");
                     return;
                 }

@@ -1,7 +1,7 @@
 //! The wake-up loop: what is due is woken, nothing is scanned.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +14,55 @@ use crate::store::{Due, StoreError};
 const BATCH: u32 = 256;
 /// Longest sleep, so that a changed clock is noticed.
 const LONGEST: Duration = Duration::from_secs(30);
+/// Pause after a failed wake-up.
+const RETRY: Duration = Duration::from_secs(1);
+/// Pause after a wake-up that changed nothing.
+const IDLE: Duration = Duration::from_millis(200);
+/// Longest pause of a trial that cannot be stepped.
+const QUARANTINE: Duration = Duration::from_secs(600);
+
+/// Trials that are being woken, or held for a while after it; and how often in a row one could
+/// not be stepped.
+#[derive(Debug, Default)]
+struct Busy {
+    state: Mutex<BusyState>,
+}
+
+#[derive(Debug, Default)]
+struct BusyState {
+    trials: HashSet<TrialId>,
+    failures: HashMap<TrialId, u32>,
+}
+
+impl Busy {
+    fn state(&self) -> MutexGuard<'_, BusyState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.state().trials.len()).unwrap_or(u32::MAX)
+    }
+
+    /// False when it is busy already.
+    fn begin(&self, trial: &TrialId) -> bool {
+        self.state().trials.insert(trial.clone())
+    }
+
+    fn end(&self, trial: &TrialId) {
+        self.state().trials.remove(trial);
+    }
+
+    fn failed(&self, trial: &TrialId) -> u32 {
+        let mut state = self.state();
+        let failures = state.failures.entry(trial.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        *failures
+    }
+
+    fn recovered(&self, trial: &TrialId) {
+        self.state().failures.remove(trial);
+    }
+}
 
 impl Core {
     /// Takes up what an earlier process left: its calls are taken for lost, everything else goes
@@ -29,7 +78,7 @@ impl Core {
             match self.step(&lease.trial, true, |unit, context| unit.wake(context)).await {
                 Ok(_) | Err(DriveError::NotFound) => {}
                 Err(DriveError::Store(error)) => return Err(error),
-                Err(DriveError::Step(error)) => {
+                Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
                     tracing::error!(lease.id = %lease.id, %error, "Lease could not be recovered");
                 }
             }
@@ -39,14 +88,14 @@ impl Core {
 
     /// Wakes what is due, for ever.
     pub async fn run(self: Arc<Self>) {
-        let busy: Arc<Mutex<HashSet<TrialId>>> = Arc::default();
+        let busy = Arc::new(Busy::default());
         loop {
             let now = self.parts.clock.now();
             let pause = match self.wake_due(now, &busy).await {
                 Ok(next) => next,
                 Err(error) => {
                     tracing::warn!(%error, "The store cannot say what is due");
-                    self.after(Duration::from_secs(1))
+                    self.after(RETRY)
                 }
             };
             tokio::select! {
@@ -60,9 +109,12 @@ impl Core {
     async fn wake_due(
         self: &Arc<Self>,
         now: Timestamp,
-        busy: &Arc<Mutex<HashSet<TrialId>>>,
+        busy: &Arc<Busy>,
     ) -> Result<Timestamp, StoreError> {
-        let due = self.parts.store.due(now, BATCH).await?;
+        // Those at work, or held after a failure, are still due: they must not hide the others. A
+        // trial can be due twice, by itself and by its lease.
+        let hidden = busy.len().saturating_mul(2);
+        let due = self.parts.store.due(now, BATCH.saturating_add(hidden)).await?;
         for due in due {
             let trial = match due {
                 Due::Trial(trial) => trial,
@@ -71,29 +123,43 @@ impl Core {
                     None => continue,
                 },
             };
-            if !busy.lock().unwrap_or_else(PoisonError::into_inner).insert(trial.clone()) {
-                continue;
+            if busy.begin(&trial) {
+                let (core, busy) = (Arc::clone(self), Arc::clone(busy));
+                tokio::spawn(async move { core.wake_one(trial, &busy).await });
             }
-            let (core, busy) = (Arc::clone(self), Arc::clone(busy));
-            tokio::spawn(async move {
-                let result = core.step(&trial, false, |unit, context| unit.wake(context)).await;
-                match result {
-                    Ok(stepped) if stepped.changed => {}
-                    // Nothing to do or nothing could be written: not again at once.
-                    Ok(_) => core.parts.clock.sleep(Duration::from_millis(200)).await,
-                    Err(error) => {
-                        tracing::warn!(trial.id = %trial, %error, "Wake-up failed");
-                        core.parts.clock.sleep(Duration::from_secs(1)).await;
-                    }
-                }
-                busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&trial);
-                core.signals.ring();
-            });
         }
         let next = self.parts.store.next_due().await?;
         let longest = self.after(LONGEST);
         // What is due now is being worked on; its end rings.
         Ok(next.filter(|at| *at > now).map_or(longest, |at| at.min(longest)))
+    }
+
+    /// Wakes one trial and keeps it busy for as long as it is better not woken again.
+    async fn wake_one(self: Arc<Self>, trial: TrialId, busy: &Busy) {
+        let step = self.step_to_end(trial.clone(), |unit, context| unit.wake(context)).await;
+        let pause = match step {
+            Ok(stepped) => {
+                busy.recovered(&trial);
+                // Nothing to do: not again at once.
+                if stepped.changed { Duration::ZERO } else { IDLE }
+            }
+            Err(DriveError::NotFound) => RETRY,
+            Err(DriveError::Store(error)) => {
+                tracing::warn!(trial.id = %trial, %error, "Wake-up could not be stored");
+                RETRY
+            }
+            // One that cannot be stepped is left alone for longer and longer; the others go on.
+            Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
+                let failures = busy.failed(&trial);
+                tracing::error!(trial.id = %trial, failures, %error, "Trial cannot be stepped");
+                RETRY.saturating_mul(1 << failures.min(16)).min(QUARANTINE)
+            }
+        };
+        if !pause.is_zero() {
+            self.parts.clock.sleep(pause).await;
+        }
+        busy.end(&trial);
+        self.signals.ring();
     }
 
     /// Looks at a trial after a pause unless its agent has come back by then.

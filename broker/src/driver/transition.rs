@@ -7,7 +7,10 @@ use crate::store::{Row, Transition};
 /// The rows and events of a step; empty when nothing changed.
 pub(super) fn transition(before: &Unit, step: &Step) -> Transition {
     let mut rows = Vec::new();
-    if step.unit.job != before.job {
+    // The last trial of a job frees its name: two that end at once must not both take the other
+    // for the last one, so each end passes through the version of the job.
+    let ends = step.unit.trial.state.is_terminal() && !before.trial.state.is_terminal();
+    if step.unit.job != before.job || (ends && before.job.trials.len() > 1) {
         rows.push(Row::Job(step.unit.job.clone()));
     }
     if step.unit.trial != before.trial {

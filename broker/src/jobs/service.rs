@@ -60,11 +60,14 @@ impl Jobs {
             if trial.state.is_terminal() {
                 continue;
             }
-            match self.core.step(&trial.id, false, |unit, context| unit.stop(context)).await {
+            let step = self.core.step_to_end(trial.id.clone(), |unit, context| unit.stop(context));
+            match step.await {
                 Ok(_) => {}
                 Err(DriveError::NotFound) => return Err(Refusal::NotFound),
                 Err(DriveError::Store(error)) => return Err(error.into()),
-                Err(DriveError::Step(error)) => return Err(Refusal::Internal(error.to_string())),
+                Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
+                    return Err(Refusal::Internal(error.to_string()));
+                }
             }
         }
         self.core.signals.ring();

@@ -1,5 +1,6 @@
 //! What the agent reports and is told.
 
+use runwhere_model::LeaseId;
 use serde_json::json;
 
 use super::{StepError, Work};
@@ -65,7 +66,16 @@ pub enum AgentEvent {
 }
 
 impl Work<'_> {
-    pub(crate) fn agent_event(&mut self, seq: u64, event: &AgentEvent) -> Result<(), StepError> {
+    pub(crate) fn agent_event(
+        &mut self,
+        lease: &LeaseId,
+        seq: u64,
+        event: &AgentEvent,
+    ) -> Result<(), StepError> {
+        // A trial that has gone on to another lease fences the agent of the earlier one.
+        if self.lease.as_ref().is_none_or(|own| own.id != *lease || own.state.is_terminal()) {
+            return Err(StepError::Fenced);
+        }
         let applied = self.trial.agent_seq;
         if seq <= applied {
             return Ok(());
@@ -94,18 +104,22 @@ impl Work<'_> {
             }
             AgentEvent::Started => {
                 self.node_ready();
-                self.trial.started_at.get_or_insert(self.context.now);
-                self.enter(TrialState::Running);
+                if matches!(self.trial.state, TrialState::Provisioning | TrialState::Preparing) {
+                    self.trial.started_at.get_or_insert(self.context.now);
+                    self.enter(TrialState::Running);
+                }
                 Ok(())
             }
             AgentEvent::Exited(exit) => {
-                let exit = *exit;
-                self.trial.exit = Some(exit);
+                self.node_ready();
+                let exit = *self.trial.exit.get_or_insert(*exit);
                 self.record(
                     "trial.exited",
                     json!({ "code": exit.code, "signal": exit.signal, "cause": exit.cause }),
                 );
-                self.enter(TrialState::Collecting);
+                if self.trial.state != TrialState::Collecting {
+                    self.enter(TrialState::Collecting);
+                }
                 Ok(())
             }
             AgentEvent::LogSealed(_) | AgentEvent::Output(_) => Ok(()),
@@ -118,22 +132,20 @@ impl Work<'_> {
                 Ok(())
             }
             AgentEvent::Failed { stage, reason } => {
+                let detail = format!("{stage}: {reason}");
                 // After user code had begun, "failed before it began" cannot be true.
-                let end = match (self.trial.started_at, self.trial.desired) {
-                    (Some(_), _) => {
-                        (TrialState::Lost, EndReason::Lost { detail: format!("{stage}: {reason}") })
+                match (self.trial.started_at, self.trial.desired) {
+                    (Some(_), _) => self.end_lost(&detail),
+                    (None, Desired::Stop | Desired::TimeOut) => {
+                        let end = self.wanted_end();
+                        self.end(end)
                     }
-                    (None, Desired::Stop | Desired::TimeOut) => self.wanted_end(),
-                    (None, Desired::Run) => (
-                        TrialState::Failed,
-                        EndReason::PrepareFailed { detail: format!("{stage}: {reason}") },
-                    ),
-                };
-                self.end(end)
+                    (None, Desired::Run) => {
+                        self.end((TrialState::Failed, EndReason::PrepareFailed { detail }))
+                    }
+                }
             }
-            AgentEvent::Lost { reason } => {
-                self.end((TrialState::Lost, EndReason::Lost { detail: reason.clone() }))
-            }
+            AgentEvent::Lost { reason } => self.end_lost(reason),
             AgentEvent::Done => {
                 let end = self.end_by_exit();
                 self.end(end)
@@ -141,7 +153,22 @@ impl Work<'_> {
         }
     }
 
-    fn end_by_exit(&self) -> super::EndOf {
+    /// How the trial ends when its node or agent is lost.
+    pub(super) fn lost_end(&self, detail: &str) -> super::EndOf {
+        match (self.trial.exit, self.trial.desired, self.trial.started_at) {
+            (Some(_), _, _) => self.end_by_exit(),
+            (None, Desired::Stop | Desired::TimeOut, _) => self.wanted_end(),
+            (None, Desired::Run, Some(_)) => {
+                (TrialState::Lost, EndReason::Lost { detail: detail.to_owned() })
+            }
+            (None, Desired::Run, None) => {
+                (TrialState::Failed, EndReason::NodeFailed { detail: detail.to_owned() })
+            }
+        }
+    }
+
+    /// How the trial ends by what is known of the program's own end.
+    pub(super) fn end_by_exit(&self) -> super::EndOf {
         let Some(exit) = self.trial.exit else {
             return match self.trial.desired {
                 Desired::Stop | Desired::TimeOut => self.wanted_end(),
@@ -166,13 +193,14 @@ impl Work<'_> {
         }
     }
 
-    fn node_ready(&mut self) {
+    /// The agent has reported: from a node that is known, it is ready.
+    pub(super) fn node_ready(&mut self) {
         let now = self.context.now;
         let Some(lease) = &mut self.lease else { return };
         if lease.state == LeaseState::Booting {
             lease.state = LeaseState::Ready;
             lease.since = now;
-            lease.seen_at = Some(now);
+            lease.release_failures = 0;
             lease.meter.start(None, now);
             lease.next_at = Some(now);
             self.record("lease.ready", json!({}));

@@ -1,5 +1,6 @@
 //! The trial's side of a step.
 
+use jiff::Timestamp;
 use runwhere_model::ErrorKind;
 use serde_json::json;
 
@@ -46,6 +47,10 @@ impl Work<'_> {
         else {
             return self.wait_in_queue("the offer is not listed by a connected account now");
         };
+        if !crate::meter::fits(price.price) {
+            let detail = format!("the price {} cannot be metered exactly", price.price.amount);
+            return self.end((TrialState::Failed, EndReason::LaunchRefused { detail }));
+        }
         let ceiling = self.job.spec.ceiling;
         if price.price.currency != ceiling.currency || price.price.amount > ceiling.amount {
             return self.end((TrialState::Failed, EndReason::PriceChanged));
@@ -71,6 +76,7 @@ impl Work<'_> {
             launched_at: None,
             node: None,
             surplus: Vec::new(),
+            recheck_at: None,
             seen_at: None,
             release_wanted: false,
             release_acked: false,
@@ -121,7 +127,11 @@ impl Work<'_> {
 
     pub(crate) fn wait_in_queue(&mut self, why: &str) -> Result<(), StepError> {
         let policy = self.context.policy;
-        let pause = backoff(policy.launch_retry, policy.launch_retry_max, self.trial.attempts);
+        // Who has waited long can wait a little longer between two tries.
+        let waited = self.now().duration_since(self.trial.created_at);
+        let slower = std::time::Duration::try_from(waited).unwrap_or_default() / 32;
+        let pause = backoff(policy.launch_retry, policy.launch_retry_max, self.trial.attempts)
+            .max(slower.min(policy.launch_retry_max));
         self.trial.waiting_for = Some(why.to_owned());
         self.trial.next_at = Some(self.after(pause));
         if self.trial.state != TrialState::Queued {
@@ -161,48 +171,37 @@ impl Work<'_> {
     }
 
     fn keep_deadlines(&mut self) -> Result<(), StepError> {
-        let now = self.now();
-        let policy = self.context.policy;
-        if let Some(wanted_at) = self.trial.desired_at {
-            let bound = policy.stop_grace + policy.collect_limit + policy.agent_silence * 4;
-            if now >= add(wanted_at, bound) {
-                self.trial.outputs = OutputState::Failed { reason: "not collected in time".into() };
-                let end = self.wanted_end();
-                return self.end(end);
-            }
+        if self.deadline().is_none_or(|deadline| self.now() < deadline) {
             return Ok(());
         }
-        match self.trial.state {
-            TrialState::Running => {
-                if self.run_deadline().is_some_and(|deadline| now >= deadline) {
-                    return self.want_end(Desired::TimeOut);
-                }
-                Ok(())
-            }
-            TrialState::Preparing if now >= add(self.trial.since, policy.prepare_limit) => {
+        match (self.trial.state, self.trial.desired) {
+            (TrialState::Running, Desired::Run) => self.want_end(Desired::TimeOut),
+            (TrialState::Preparing, Desired::Run) => {
                 let detail = "the work folder was not ready in time".to_owned();
                 self.end((TrialState::Failed, EndReason::PrepareFailed { detail }))
             }
-            TrialState::Collecting
-                if now
-                    >= add(self.trial.since, policy.collect_limit + policy.agent_silence * 4) =>
-            {
-                self.trial.outputs = OutputState::Failed { reason: "not collected in time".into() };
-                let end = self.natural_end();
-                self.end(end)
-            }
-            TrialState::Preparing | TrialState::Collecting => Ok(()),
-            TrialState::Queued
-            | TrialState::Provisioning
-            | TrialState::Succeeded
-            | TrialState::Failed
-            | TrialState::Lost
-            | TrialState::TimedOut
-            | TrialState::Cancelled => Ok(()),
+            (_, _) => self.end_lost("not collected in time"),
         }
     }
 
-    fn run_deadline(&self) -> Option<jiff::Timestamp> {
+    /// When the trial's present state is over at the latest. What was to happen while the broker
+    /// was down could not be heard: such a wait begins anew with the process.
+    fn deadline(&self) -> Option<Timestamp> {
+        let policy = self.context.policy;
+        let from = |at: Timestamp, span| Some(add(at.max(self.context.started_at), span));
+        let slack = policy.agent_silence * 4;
+        match (self.trial.state, self.trial.desired_at) {
+            (TrialState::Preparing | TrialState::Running | TrialState::Collecting, Some(at)) => {
+                from(at, policy.stop_grace + policy.collect_limit + slack)
+            }
+            (TrialState::Preparing, None) => from(self.trial.since, policy.prepare_limit),
+            (TrialState::Running, None) => self.run_deadline(),
+            (TrialState::Collecting, None) => from(self.trial.since, policy.collect_limit + slack),
+            (_, _) => None,
+        }
+    }
+
+    fn run_deadline(&self) -> Option<Timestamp> {
         let seconds = self.job.spec.max_duration_seconds?;
         Some(add(self.trial.started_at?, std::time::Duration::from_secs(seconds)))
     }
@@ -258,8 +257,11 @@ impl Work<'_> {
         self.trial.ended_at = Some(self.now());
         self.trial.end_reason = Some(reason);
         self.trial.waiting_for = None;
-        if self.trial.outputs == OutputState::Pending && self.trial.started_at.is_none() {
-            self.trial.outputs = OutputState::None;
+        if self.trial.outputs == OutputState::Pending {
+            self.trial.outputs = match self.trial.started_at {
+                None => OutputState::None,
+                Some(_) => OutputState::Failed { reason: "not reported".into() },
+            };
         }
         self.enter(state);
         if self.context.siblings_ended {
@@ -286,34 +288,32 @@ impl Work<'_> {
         self.record(format!("trial.{}", state.as_str()), json!({ "reason": reason }));
     }
 
-    /// Sets when trial and lease are to be looked at next.
+    /// Sets when trial and lease are to be looked at next: whatever has not ended is.
     pub(crate) fn schedule(&mut self) {
-        let policy = self.context.policy;
+        let now = self.now();
         self.trial.next_at = match self.trial.state {
-            TrialState::Queued => self.trial.next_at.or(Some(self.now())),
+            TrialState::Queued => self.trial.next_at.or(Some(now)),
+            // The lease is what is waited for.
             TrialState::Provisioning => None,
-            TrialState::Preparing | TrialState::Running | TrialState::Collecting => {
-                let wanted = self.trial.desired_at.map(|at| {
-                    add(at, policy.stop_grace + policy.collect_limit + policy.agent_silence * 4)
-                });
-                wanted.or_else(|| match self.trial.state {
-                    TrialState::Running => self.run_deadline(),
-                    TrialState::Preparing => Some(add(self.trial.since, policy.prepare_limit)),
-                    _ => {
-                        Some(add(self.trial.since, policy.collect_limit + policy.agent_silence * 4))
-                    }
-                })
-            }
+            TrialState::Preparing | TrialState::Running | TrialState::Collecting => self.deadline(),
             TrialState::Succeeded
             | TrialState::Failed
             | TrialState::Lost
             | TrialState::TimedOut
             | TrialState::Cancelled => None,
         };
-        if let Some(lease) = &mut self.lease
-            && lease.state.is_terminal()
-        {
-            lease.next_at = None;
-        }
+        let Some(lease) = &mut self.lease else { return };
+        let surplus = lease.surplus.iter().map(|surplus| surplus.next_at).min();
+        // Once its own node is proven ended, only the surplus is waited for.
+        let own = match lease.evidence {
+            Some(_) => None,
+            None => Some(lease.next_at.unwrap_or(now)),
+        };
+        let others = surplus.into_iter().chain(lease.recheck_at);
+        lease.next_at = match (&lease.in_flight, lease.state.is_terminal()) {
+            (_, true) => None,
+            (Some(call), false) => Some(call.until),
+            (None, false) => Some(own.into_iter().chain(others).min().unwrap_or(now)),
+        };
     }
 }

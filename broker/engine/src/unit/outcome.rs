@@ -1,0 +1,503 @@
+//! What the outcome of a provider call means for the lease.
+
+use jiff::Timestamp;
+use runwhere_model::{
+    Effect, ErrorKind, Found, HourlyPrice, Launched, MeterStart, NodeId, NodePhase, NodeState,
+    ProviderError, StopEffect, Terminated,
+};
+use serde_json::json;
+
+use super::{Call, CallRef, Outcome, StepError, Work, add};
+use crate::evidence::Evidence;
+use crate::job::EndReason;
+use crate::lease::{CallKind, Lease, LeaseState};
+use crate::meter::fits;
+use crate::trial::TrialState;
+
+/// Every so many fruitless reads a termination is asked for again.
+const ASK_AGAIN: u32 = 5;
+
+impl Outcome {
+    fn kind(&self) -> CallKind {
+        match self {
+            Self::Launch(_) => CallKind::Launch,
+            Self::Find(_) => CallKind::Find,
+            Self::Describe(..) => CallKind::Describe,
+            Self::Terminate(..) => CallKind::Terminate,
+        }
+    }
+
+    /// Nodes that it shows to be, or to have been, alive.
+    fn nodes(&self) -> Vec<NodeId> {
+        match self {
+            Self::Launch(Ok(launched)) => {
+                [&launched.node].into_iter().chain(&launched.surplus).cloned().collect()
+            }
+            Self::Launch(Err(error)) => error.nodes.clone(),
+            Self::Find(Ok(found)) => found
+                .nodes
+                .iter()
+                .filter(|node| node.phase != NodePhase::Gone)
+                .map(|node| node.node.clone())
+                .collect(),
+            Self::Find(Err(_)) | Self::Describe(..) | Self::Terminate(..) => Vec::new(),
+        }
+    }
+}
+
+impl Work<'_> {
+    pub(crate) fn outcome(&mut self, made: &CallRef, outcome: &Outcome) -> Result<(), StepError> {
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        if lease.id != made.lease || lease.state.is_terminal() {
+            return self.stray(made, outcome);
+        }
+        // Only the answer to the call that is waited for says anything about absence: when another
+        // one was really given is not known.
+        let timely = lease
+            .in_flight
+            .as_ref()
+            .is_some_and(|call| call.call == outcome.kind() && call.started_at == made.started_at);
+        if timely {
+            lease.in_flight = None;
+            lease.next_at = Some(self.context.now);
+        }
+        let read_at = timely.then_some(made.started_at);
+        match outcome {
+            Outcome::Launch(Ok(launched)) => self.launched(launched),
+            Outcome::Launch(Err(error)) => self.launch_failed(error),
+            Outcome::Find(Ok(found)) => self.found(found, read_at),
+            Outcome::Find(Err(error)) => {
+                self.recheck_later(error.retry_after);
+                self.read_failed(error, timely)
+            }
+            Outcome::Describe(node, answer) if self.is_surplus(node) => {
+                self.surplus_described(node, answer, read_at)
+            }
+            Outcome::Terminate(node, answer) if self.is_surplus(node) => {
+                self.surplus_terminated(node, answer)
+            }
+            Outcome::Describe(node, _) | Outcome::Terminate(node, _) if !self.is_main(node) => {
+                Ok(())
+            }
+            Outcome::Describe(node, Ok(state)) => self.described(node, state, timely),
+            Outcome::Describe(node, Err(error)) => self.describe_failed(node, error, read_at),
+            Outcome::Terminate(node, Ok(answer)) => self.terminated(node, answer),
+            Outcome::Terminate(_, Err(error)) => self.release_failed(error),
+        }
+    }
+
+    fn is_main(&self, node: &NodeId) -> bool {
+        self.lease
+            .as_ref()
+            .is_some_and(|lease| lease.node.as_ref() == Some(node) && lease.evidence.is_none())
+    }
+
+    /// An answer for a lease that has ended, or that is not the present one. Its end had proof, so
+    /// it stays ended; but a node that shows up all the same is asked to end, and written down.
+    fn stray(&mut self, made: &CallRef, outcome: &Outcome) -> Result<(), StepError> {
+        let ended = self.lease.as_ref().and_then(|lease| lease.node.clone());
+        let Some(node) = outcome.nodes().into_iter().find(|node| ended.as_ref() != Some(node))
+        else {
+            return Ok(());
+        };
+        self.record("lease.stray_node", json!({ "of": made.lease, "node": node }));
+        self.call = Some(Call::Terminate(node));
+        Ok(())
+    }
+
+    fn launched(&mut self, launched: &Launched) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.recheck_at = None;
+        for node in &launched.surplus {
+            lease.add_surplus(node, now);
+        }
+        match &lease.node {
+            None => lease.node = Some(launched.node.clone()),
+            Some(known) if *known == launched.node => {}
+            // A late answer names another node than the one found meanwhile: it is one too many.
+            Some(_) => {
+                lease.add_surplus(&launched.node, now);
+                return self.node_exists(true);
+            }
+        }
+        if launched.started_at.is_some() {
+            lease.meter.start(launched.started_at, now);
+        }
+        self.billed_at(launched.billed_price)?;
+        self.node_exists(true)
+    }
+
+    /// The provider states what it charges: above the ceiling is not what was agreed to; below
+    /// it, it is what is metered.
+    fn billed_at(&mut self, stated: Option<HourlyPrice>) -> Result<(), StepError> {
+        let now = self.now();
+        let (Some(price), Some(lease)) = (stated, &mut self.lease) else { return Ok(()) };
+        if price == lease.price.price || lease.meter.charged_to.is_some() {
+            return Ok(());
+        }
+        if price.currency == lease.price.price.currency && fits(price) {
+            lease.price.price = price;
+            lease.price.source = lease.offer.provider.to_string();
+            lease.price.observed_at = Some(now);
+        }
+        let ceiling = lease.ceiling;
+        self.record("lease.price_stated", json!({ "price": price }));
+        if price.currency != ceiling.currency || price.amount > ceiling.amount {
+            return self.end((TrialState::Failed, EndReason::PriceChanged));
+        }
+        Ok(())
+    }
+
+    /// There is a node: wait for its agent, or end it at once.
+    fn node_exists(&mut self, answered: bool) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.absent_reads.clear();
+        if lease.capabilities.metering.start == MeterStart::Requested {
+            lease.meter.start(None, lease.launched_at.unwrap_or(now));
+        }
+        let (state, wanted) = (lease.state, lease.release_wanted);
+        let node = lease.node.clone();
+        if state == LeaseState::Unknown && !answered {
+            // What the launch made became visible by then at the latest.
+            lease.recheck_at = Some(add(lease.since, lease.capabilities.settle));
+        }
+        match state {
+            LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown if wanted => {
+                self.release()
+            }
+            LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown => {
+                self.enter_lease(LeaseState::Booting, json!({ "node": node }));
+                // The agent may have reported before the launch itself was answered.
+                if self.trial.state != TrialState::Provisioning {
+                    self.node_ready();
+                    return Ok(());
+                }
+                self.read_again(None)
+            }
+            LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => {
+                lease.next_at = Some(now);
+                Ok(())
+            }
+            LeaseState::Released | LeaseState::Void => Ok(()),
+        }
+    }
+
+    fn launch_failed(&mut self, error: &ProviderError) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.last_error = Some(error.to_string());
+        let had = lease.node.is_some();
+        let mut nodes = error.nodes.iter();
+        if !had {
+            lease.node = nodes.next().cloned();
+        }
+        for node in nodes {
+            lease.add_surplus(node, now);
+        }
+        let pending = matches!(lease.state, LeaseState::Launching | LeaseState::Unknown);
+        match (lease.node.is_some(), error.effect, pending) {
+            // An error that brought nodes: they exist and bill; end them.
+            (true, _, true) => {
+                if lease.capabilities.metering.start == MeterStart::Requested {
+                    lease.meter.start(None, lease.launched_at.unwrap_or(now));
+                }
+                if error.effect == Effect::Possible {
+                    lease.recheck_at = Some(add(now, lease.capabilities.settle));
+                }
+                self.launch_refused(error.kind, &error.to_string())?;
+                self.launch_not_before(error.retry_after);
+                self.release()
+            }
+            (true, _, false) => Ok(()),
+            (false, Effect::Possible, _) => {
+                if lease.state == LeaseState::Launching {
+                    self.enter_lease(LeaseState::Unknown, json!({ "why": error.to_string() }));
+                }
+                self.read_again(None)
+            }
+            // A refusal that comes late, after the outcome counted as unknown, is still definite.
+            (false, Effect::None, _) => {
+                self.launch_refused(error.kind, &error.to_string())?;
+                self.end_lease(LeaseState::Void, Evidence::Refused { at: now, error: error.kind })?;
+                self.launch_not_before(error.retry_after);
+                Ok(())
+            }
+        }
+    }
+
+    /// A provider that asks for a pause gets it.
+    fn launch_not_before(&mut self, pause: Option<std::time::Duration>) {
+        let Some(pause) = pause else { return };
+        let at = add(self.now(), pause.min(self.context.policy.queue_limit));
+        if self.trial.state == TrialState::Queued {
+            self.trial.next_at = self.trial.next_at.map(|next| next.max(at));
+        }
+    }
+
+    fn found(&mut self, found: &Found, read_at: Option<Timestamp>) -> Result<(), StepError> {
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        let due = lease.recheck_at.is_some_and(|at| read_at.is_some_and(|read| read >= at));
+        if due && found.complete {
+            lease.recheck_at = None;
+        } else if due {
+            self.recheck_later(None);
+        }
+        self.found_nodes(found, read_at)?;
+        self.conclude()
+    }
+
+    /// Another try at a complete find, after a pause.
+    fn recheck_later(&mut self, wanted: Option<std::time::Duration>) {
+        let (now, policy) = (self.now(), self.context.policy);
+        let Some(lease) = &mut self.lease else { return };
+        if lease.recheck_at.is_some_and(|at| at <= now) {
+            let pause = (policy.poll * 5).max(wanted.unwrap_or_default());
+            lease.recheck_at = Some(add(now, pause));
+        }
+    }
+
+    fn found_nodes(&mut self, found: &Found, read_at: Option<Timestamp>) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        let (gone, live): (Vec<&NodeState>, Vec<&NodeState>) =
+            found.nodes.iter().partition(|node| node.phase == NodePhase::Gone);
+        if !live.is_empty() {
+            let main = lease.node.get_or_insert_with(|| live[0].node.clone()).clone();
+            for state in live {
+                if state.node == main {
+                    // Proven gone, and there again: it is to be ended and proven anew.
+                    if lease.evidence.take().is_some() {
+                        lease.release_acked = false;
+                    }
+                    lease.observe(state, now);
+                } else {
+                    lease.add_surplus(&state.node, now);
+                }
+            }
+            let stated = found.nodes.iter().find(|s| s.node == main).and_then(|s| s.billed_price);
+            self.billed_at(stated)?;
+            return self.node_exists(false);
+        }
+        // Absence, and the end of a node of another name, mean something only while no node is
+        // known; an incomplete or untimely reading proves nothing.
+        let unknown = lease.state == LeaseState::Unknown && lease.node.is_none();
+        let (true, Some(read_at)) = (unknown && found.complete, read_at) else {
+            return match (unknown, read_at) {
+                (true, Some(_)) => self.read_again(None),
+                _ => Ok(()),
+            };
+        };
+        lease.release_failures = 0;
+        if let Some(ended) = gone.first() {
+            // It was made and has already ended.
+            lease.node = Some(ended.node.clone());
+            return self.gone(ended, "find", "the node ended before it could be used");
+        }
+        // An agent that was heard runs somewhere: the window begins anew.
+        let redeemed = lease.agent.session_key_sha256.is_some();
+        let heard = redeemed
+            .then(|| self.context.agent_seen.max(lease.agent.seen_at))
+            .flatten()
+            .unwrap_or(Timestamp::MIN);
+        // The window begins when the launch could last have been under way.
+        let begun = lease.since.max(heard);
+        lease.absent_reads.retain(|at| *at > begun || heard <= lease.since);
+        let capabilities = &lease.capabilities;
+        let proven = absent(&mut lease.absent_reads, read_at, capabilities.absent_reads, {
+            add(begun, capabilities.settle)
+        });
+        match proven {
+            Some(reads) => {
+                self.node_died("the launch made nothing")?;
+                self.end_lease(LeaseState::Void, Evidence::FoundNothing { reads })
+            }
+            None => self.read_again(None),
+        }
+    }
+
+    fn described(
+        &mut self,
+        node: &NodeId,
+        state: &NodeState,
+        timely: bool,
+    ) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.absent_reads.clear();
+        lease.observe(state, now);
+        if self.trial.state == TrialState::Provisioning {
+            self.billed_at(state.billed_price)?;
+        }
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        match (state.phase, lease.state) {
+            (NodePhase::Gone, _) => {
+                let why = state.reason.clone().unwrap_or_else(|| "no reason given".into());
+                debug_assert_eq!(*node, state.node);
+                self.gone(state, "describe", &format!("the node is gone: {why}"))
+            }
+            (NodePhase::Stopped, LeaseState::Booting | LeaseState::Ready) => {
+                if lease.capabilities.stop == StopEffect::EndsCompute {
+                    lease.meter.stop(state.stopped_at, now);
+                }
+                let why = state.reason.clone().unwrap_or_else(|| "no reason given".into());
+                self.node_died(&format!("the node stopped: {why}"))?;
+                self.release()
+            }
+            (_, LeaseState::Releasing) if !timely => Ok(()),
+            (_, LeaseState::Releasing) if !lease.release_acked => {
+                // Read for its times; now it is ended.
+                lease.release_failures = lease.release_failures.saturating_add(1);
+                lease.next_at = Some(now);
+                Ok(())
+            }
+            (_, LeaseState::Releasing) => {
+                // Accepted, but still there: ask again from time to time, for ever.
+                self.no_progress();
+                let Some(lease) = &mut self.lease else { return Ok(()) };
+                if lease.release_failures % ASK_AGAIN == 0 {
+                    lease.release_acked = false;
+                }
+                self.read_again(None)
+            }
+            (_, _) => {
+                lease.release_failures = 0;
+                self.read_again(None)
+            }
+        }
+    }
+
+    /// The provider itself says that the node has ended.
+    fn gone(&mut self, state: &NodeState, call: &str, why: &str) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.observe(state, now);
+        lease.meter.stop(state.stopped_at, now);
+        let evidence = Evidence::TerminalRead {
+            node: state.node.clone(),
+            at: now,
+            call: call.into(),
+            stopped_at: state.stopped_at,
+        };
+        self.node_died(why)?;
+        self.end_lease(LeaseState::Released, evidence)
+    }
+
+    fn describe_failed(
+        &mut self,
+        node: &NodeId,
+        error: &ProviderError,
+        read_at: Option<Timestamp>,
+    ) -> Result<(), StepError> {
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        if error.kind != ErrorKind::NotFound {
+            return self.read_failed(error, read_at.is_some());
+        }
+        let Some(read_at) = read_at else { return Ok(()) };
+        if lease.state == LeaseState::Releasing && !lease.release_acked {
+            lease.release_failures = lease.release_failures.saturating_add(1);
+        }
+        // Not found: proof only when repeated over the settle window.
+        let launched_at = lease.launched_at.unwrap_or(lease.intended_at);
+        let first = lease.absent_reads.first().copied().unwrap_or(read_at);
+        let capabilities = &lease.capabilities;
+        let proven = absent(&mut lease.absent_reads, read_at, capabilities.absent_reads, {
+            add(first.max(launched_at), capabilities.settle)
+        });
+        let Some(reads) = proven else { return self.read_again(None) };
+        lease.meter.stop(None, first);
+        self.node_died("the provider no longer knows the node")?;
+        self.end_lease(LeaseState::Released, Evidence::AbsentReads { node: node.clone(), reads })
+    }
+
+    fn terminated(&mut self, node: &NodeId, answer: &Terminated) -> Result<(), StepError> {
+        let now = self.now();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        lease.last_error = None;
+        match answer {
+            Terminated::Gone { stopped_at } => {
+                lease.meter.stop(*stopped_at, now);
+                let evidence = Evidence::TerminalRead {
+                    node: node.clone(),
+                    at: now,
+                    call: "terminate".into(),
+                    stopped_at: *stopped_at,
+                };
+                self.node_died("the node is gone")?;
+                self.end_lease(LeaseState::Released, evidence)
+            }
+            Terminated::Requested => {
+                lease.release_acked = true;
+                self.read_again(None)
+            }
+        }
+    }
+
+    fn release_failed(&mut self, error: &ProviderError) -> Result<(), StepError> {
+        if let Some(lease) = &mut self.lease {
+            lease.last_error = Some(error.to_string());
+            // "Not found" may be lag: only reads over the settle window prove it.
+            lease.release_acked |= error.kind == ErrorKind::NotFound;
+        }
+        self.no_progress();
+        self.read_again(error.retry_after)
+    }
+
+    fn read_failed(&mut self, error: &ProviderError, timely: bool) -> Result<(), StepError> {
+        if let Some(lease) = &mut self.lease {
+            lease.last_error = Some(error.to_string());
+        }
+        if !timely {
+            return Ok(());
+        }
+        self.no_progress();
+        self.read_again(error.retry_after)
+    }
+
+    /// Counts a fruitless call; a release that does not come forward is written down for people,
+    /// ever more rarely, and goes on for ever.
+    fn no_progress(&mut self) {
+        let Some(lease) = &mut self.lease else { return };
+        lease.release_failures = lease.release_failures.saturating_add(1);
+        let (failures, error) = (lease.release_failures, lease.last_error.clone());
+        if lease.release_wanted && failures >= 8 && failures.is_power_of_two() {
+            self.record("lease.release_overdue", json!({ "calls": failures, "error": error }));
+        }
+    }
+}
+
+/// Notes a read without the node, and returns all of them when they prove its absence: enough,
+/// the last one begun at or after `window_end`.
+pub(super) fn absent(
+    reads: &mut Vec<Timestamp>,
+    read_at: Timestamp,
+    wanted: u32,
+    window_end: Timestamp,
+) -> Option<Vec<Timestamp>> {
+    /// More tell nothing new.
+    const KEPT: usize = 32;
+    if reads.len() >= KEPT {
+        reads.pop();
+    }
+    reads.push(read_at);
+    let enough = u32::try_from(reads.len()).unwrap_or(u32::MAX) >= wanted.max(1);
+    (enough && read_at >= window_end).then(|| reads.clone())
+}
+
+impl Lease {
+    pub(super) fn add_surplus(&mut self, node: &NodeId, now: Timestamp) {
+        let known = self.node.as_ref() == Some(node)
+            || self.surplus.iter().any(|surplus| surplus.node == *node);
+        if !known {
+            self.surplus.push(crate::lease::Surplus {
+                node: node.clone(),
+                since: now,
+                acked: false,
+                absent_reads: Vec::new(),
+                failures: 0,
+                next_at: now,
+            });
+        }
+    }
+}
