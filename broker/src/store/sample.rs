@@ -177,6 +177,7 @@ pub(crate) fn lease(trial: &Trial, id: &str) -> Lease {
         launched_at: None,
         node: None,
         surplus: Vec::new(),
+        recheck_at: None,
         seen_at: None,
         release_wanted: false,
         release_acked: false,

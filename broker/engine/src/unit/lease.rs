@@ -132,7 +132,10 @@ impl Work<'_> {
         let unread = lease.seen_at.is_none_or(|seen| seen < since);
         let wants_start =
             lease.capabilities.states_times && lease.meter.awaits_provider_start() && unread;
-        if wants_start || now >= add(heard, policy.agent_silence) {
+        if now >= add(heard, policy.agent_silence) {
+            return self.call(CallKind::Describe);
+        }
+        if wants_start {
             return self.call_when_due(CallKind::Describe);
         }
         // While the agent is connected its loss is noticed by the connection's end.

@@ -47,6 +47,11 @@ impl Outcome {
 
 impl Work<'_> {
     pub(crate) fn outcome(&mut self, made: &CallRef, outcome: &Outcome) -> Result<(), StepError> {
+        self.take_in(made, outcome)?;
+        self.conclude()
+    }
+
+    fn take_in(&mut self, made: &CallRef, outcome: &Outcome) -> Result<(), StepError> {
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if lease.id != made.lease || lease.state.is_terminal() {
             return self.stray(made, outcome);
@@ -244,8 +249,7 @@ impl Work<'_> {
         } else if due {
             self.recheck_later(None);
         }
-        self.found_nodes(found, read_at)?;
-        self.conclude()
+        self.found_nodes(found, read_at)
     }
 
     /// Another try at a complete find, after a pause.

@@ -135,7 +135,7 @@ impl Work<'_> {
         lease.surplus.retain(|surplus| surplus.node != *node);
         self.record("lease.surplus_ended", json!({ "evidence": evidence }));
         self.trial.evidence.push(evidence);
-        self.conclude()
+        Ok(())
     }
 
     /// Ends the lease once nothing but the proof of its own node was waited for.

@@ -1,6 +1,7 @@
 //! One unit on virtual time with a small cloud of hidden truth, and the invariants of every step.
 
 #![expect(unreachable_pub, reason = "shared by several test programs")]
+#![allow(dead_code, clippy::allow_attributes, reason = "each of them uses only a part")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -272,6 +273,12 @@ impl World {
     /// Brings the answer to the `index`th call that is under way.
     pub fn answer(&mut self, index: usize) {
         let pending = self.pending.remove(index);
+        if let Call::Launch(lease) = &pending.call {
+            // What a launch does is done by the time its call is over.
+            for node in self.nodes.iter_mut().filter(|node| node.lease == *lease) {
+                node.created = node.created.min(self.now);
+            }
+        }
         let had = self.pending.len();
         self.step(false, |unit, context| unit.apply(&pending.made, &pending.outcome, context))
             .unwrap();
@@ -283,13 +290,14 @@ impl World {
         let end = self.now.checked_add(limit).unwrap();
         let mut steps_at_once = 0;
         while !done(self) {
-            let due = [self.unit.trial.next_at, self.unit.lease.as_ref().and_then(|l| l.next_at)];
             if !self.pending.is_empty() {
                 self.answer(0);
+                continue;
             }
+            let due = [self.unit.trial.next_at, self.unit.lease.as_ref().and_then(|l| l.next_at)];
             let next = due.into_iter().flatten().min();
             let Some(next) = next else { panic!("sleeps for ever: {:#?}", self.unit) };
-            if next > self.now && self.pending.is_empty() {
+            if next > self.now {
                 self.now = next;
                 steps_at_once = 0;
             }
