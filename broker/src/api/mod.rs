@@ -9,5 +9,8 @@ pub mod runwhere;
 mod state;
 pub mod text;
 
+#[cfg(test)]
+mod tests;
+
 pub use router::router;
 pub use state::ApiParts;

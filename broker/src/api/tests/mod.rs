@@ -1,0 +1,11 @@
+//! The routes over real stores, with stand-ins for jobs and agents.
+
+mod billing;
+mod fake;
+mod http;
+mod jobs;
+mod live;
+mod node;
+mod sync;
+
+pub(super) use fake::{Answer, Site};
