@@ -18,7 +18,10 @@ use crate::store::StoreError;
 /// A refusal on its way out. As a response it is empty; the server gives it words, for only
 /// there is the language known.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct Problem(Box<Parts>);
+
+#[derive(Clone, Debug)]
+struct Parts {
     status: StatusCode,
     code: i64,
     message: Words,
@@ -30,14 +33,14 @@ pub struct Problem {
 impl Problem {
     /// A problem whose code is the status.
     pub fn new(status: StatusCode, message: Words) -> Self {
-        Self {
+        Self(Box::new(Parts {
             status,
             code: i64::from(status.as_u16()),
             message,
             suggestion: None,
             detail: Map::new(),
             retry_after: None,
-        }
+        }))
     }
 
     /// 422 with a sentence in both languages.
@@ -99,7 +102,7 @@ impl Problem {
     /// Adds what to do.
     #[must_use]
     pub fn suggest(mut self, zh: impl Into<String>, en: impl Into<String>) -> Self {
-        self.suggestion = Some(Words::new(zh, en));
+        self.0.suggestion = Some(Words::new(zh, en));
         self
     }
 
@@ -112,7 +115,7 @@ impl Problem {
     /// Adds a field of the detail.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.detail.insert(key.to_owned(), value.into());
+        self.0.detail.insert(key.to_owned(), value.into());
         self
     }
 
@@ -135,7 +138,7 @@ impl Problem {
             .with("current_usage", current)
             .with("quota_limit", limit)
             .with("overage_unit_price", overage_unit_price.map_or(Value::Null, Value::from));
-        problem.code = 4030;
+        problem.0.code = 4030;
         if confirm {
             return problem.with("requires_confirmation", true);
         }
@@ -147,17 +150,17 @@ impl Problem {
 
     /// The response in a language.
     pub fn say(self, lang: Lang) -> Response {
-        let mut detail = self.detail;
-        let message = plain(self.message.say(lang));
-        if let Some(suggestion) = &self.suggestion {
+        let mut detail = self.0.detail.clone();
+        let message = plain(self.0.message.say(lang));
+        if let Some(suggestion) = &self.0.suggestion {
             detail.insert("suggestion".to_owned(), plain(suggestion.say(lang)).into());
         }
         if detail.get("requires_confirmation").is_some() {
             detail.insert("message".to_owned(), message.clone().into());
         }
-        let body = json!({ "code": self.code, "message": message, "detail": detail });
-        let mut response = (self.status, Json(body)).into_response();
-        if let Some(seconds) = self.retry_after {
+        let body = json!({ "code": self.0.code, "message": message, "detail": detail });
+        let mut response = (self.0.status, Json(body)).into_response();
+        if let Some(seconds) = self.0.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
@@ -197,7 +200,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
-        *response.status_mut() = self.status;
+        *response.status_mut() = self.0.status;
         response.extensions_mut().insert(self);
         response
     }
@@ -207,7 +210,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let told = |status, message, suggestion: Option<Words>, code: &str| {
             let mut problem = Self::new(status, message).reason(code);
-            problem.suggestion = suggestion;
+            problem.0.suggestion = suggestion;
             problem
         };
         match refusal {
@@ -257,7 +260,7 @@ impl From<Refusal> for Problem {
             Refusal::Unavailable { message, retry_after } => {
                 let mut problem =
                     told(StatusCode::SERVICE_UNAVAILABLE, message, None, "unavailable");
-                problem.retry_after = retry_after;
+                problem.0.retry_after = retry_after;
                 problem
             }
             Refusal::Internal(cause) => Self::internal(cause),
