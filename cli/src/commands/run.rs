@@ -17,7 +17,7 @@ use crate::api::{ApiError, Client, View};
 use crate::args::RunArgs;
 use crate::diagnostics::Level;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::follow::Follower;
+use crate::follow::{Follower, is_terminal};
 use crate::printer::Printer;
 use crate::seams::broker::{self, Running, ServeOptions};
 use crate::seams::task::Task;
@@ -25,6 +25,8 @@ use crate::settings::Settings;
 use crate::texts;
 
 const RECOMMENDED: u32 = 5;
+/// How long an unfinished job of the same name is waited for.
+const EARLIER: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Runs a task from prices to the confirmed release.
 pub(super) async fn run(args: &RunArgs, settings: &Settings, printer: &Printer) -> Outcome {
@@ -62,7 +64,7 @@ impl Server {
         }
         let data_dir = args.data_dir.clone().unwrap_or_else(|| settings.home.join("server"));
         let options = ServeOptions {
-            listen: Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
+            listen: Some(broker::private_address(&data_dir)),
             data_dir: data_dir.clone(),
             public_url: None,
             tls: None,
@@ -108,6 +110,9 @@ impl Run<'_> {
                 return Err(Failure::silent(Exit::Interrupted));
             }
         };
+        if self.embedded.is_some() {
+            self.wait_for_earlier(&client, interrupts).await?;
+        }
         let (submitted, mut asked) = self.submit(&client, sync_id.as_deref(), interrupts).await?;
         let id = submit::job_id(&submitted)?;
         submit::announce(View(&submitted), self.printer);
@@ -150,6 +155,28 @@ impl Run<'_> {
         let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
         self.printer.json(&sync::report(&pushed));
         Ok(pushed.sync_id)
+    }
+
+    /// An earlier run that was left in a hurry may still be stopping: its release goes on now that a server runs again.
+    async fn wait_for_earlier(&self, client: &Client, interrupts: &mut Interrupts) -> Outcome {
+        let until = tokio::time::Instant::now() + EARLIER;
+        let mut told = false;
+        while tokio::time::Instant::now() < until {
+            let Ok(job) = describe::fetch(client, self.task.name()).await else { break };
+            if is_terminal(View(&job)) {
+                break;
+            }
+            if !told {
+                told = true;
+                let id = View(&job).text("job_id").unwrap_or_default();
+                self.printer.note(&texts::waiting_for_earlier(id));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(std::time::Duration::from_millis(250)) => {}
+                _ = interrupts.next() => return Err(Failure::silent(Exit::Interrupted)),
+            }
+        }
+        Ok(())
     }
 
     /// Submits. Once the request is out it is waited for, interrupted or not: only then the job can be stopped by its id.
@@ -242,6 +269,9 @@ impl Run<'_> {
             .ok()
             .and_then(|answer: Result<Value, ApiError>| answer.ok())
             .unwrap_or(Value::Null);
-        left_behind(View(&job), id, self.embedded.as_deref(), self.printer);
+        let endpoint = client.endpoint().to_string();
+        let listen = endpoint.trim_start_matches("http://");
+        let embedded = self.embedded.as_deref().map(|data_dir| (data_dir, listen));
+        left_behind(View(&job), id, embedded, self.printer);
     }
 }

@@ -39,6 +39,18 @@ pub struct Running {
     server: serve::Running,
 }
 
+/// A free address of this machine only, the same as last time where that is possible: agents of an earlier run know no other.
+#[must_use]
+pub fn private_address(data_dir: &Path) -> SocketAddr {
+    let last = std::fs::read_to_string(data_dir.join("address")).ok();
+    let last = last.and_then(|text| text.trim().rsplit_once(':')?.1.parse::<u16>().ok());
+    let at = |port| SocketAddr::from((LISTEN.0, port));
+    match last {
+        Some(port) if std::net::TcpListener::bind(at(port)).is_ok() => at(port),
+        _ => at(0),
+    }
+}
+
 /// Starts the server.
 ///
 /// # Errors

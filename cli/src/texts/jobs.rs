@@ -166,7 +166,7 @@ texts! {
     /// Remedy for [`left_behind`].
     left_behind_hint(job) "用 runwhere describe job {job} 查看，runwhere stop job {job} 停止" "Look with runwhere describe job {job}, stop with runwhere stop job {job}";
     /// Remedy for [`left_behind`] with the embedded server.
-    left_behind_embedded(data_dir) "执行 runwhere serve --data-dir {data_dir}：它会继续释放" "Run runwhere serve --data-dir {data_dir}: it goes on releasing";
+    left_behind_embedded(data_dir, listen) "执行 runwhere serve --data-dir {data_dir} --listen {listen}：它会继续释放" "Run runwhere serve --data-dir {data_dir} --listen {listen}: it goes on releasing";
     /// No resource was taken yet.
     nothing_left_behind() "尚未占用任何资源" "Nothing was taken yet";
     /// Unknown price.
@@ -225,4 +225,6 @@ texts! {
     describe_outputs_failed(reason) "  输出: 收集失败（{reason}）" "  Outputs: not collected ({reason})";
     /// The live log ended, the job did not.
     live_broken(reason) "实时日志中断：{reason}" "The live log ended: {reason}";
+    /// run: an earlier job of the same name.
+    waiting_for_earlier(id) "上次运行的任务 {id} 尚未结束，等待其结束…" "Job {id} of an earlier run has not ended; waiting for its end…";
 }

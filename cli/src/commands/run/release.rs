@@ -90,7 +90,12 @@ pub(super) async fn wait_for_release(
 }
 
 /// Says what may still live and what it costs.
-pub(super) fn left_behind(job: View<'_>, id: &str, embedded: Option<&Path>, printer: &Printer) {
+pub(super) fn left_behind(
+    job: View<'_>,
+    id: &str,
+    embedded: Option<(&Path, &str)>,
+    printer: &Printer,
+) {
     if job.flag("cleanup_confirmed") == Some(true) {
         printer.note(&texts::nothing_left_behind());
         return;
@@ -100,7 +105,7 @@ pub(super) fn left_behind(job: View<'_>, id: &str, embedded: Option<&Path>, prin
         describe::price(job).unwrap_or_else(|| texts::unknown().get(printer.lang()).to_owned());
     printer.warn(&texts::left_behind(id, node, price));
     let hint = match embedded {
-        Some(data_dir) => texts::left_behind_embedded(data_dir.display()),
+        Some((data_dir, listen)) => texts::left_behind_embedded(data_dir.display(), listen),
         None => texts::left_behind_hint(id),
     };
     printer.note(&texts::arrow(hint.get(printer.lang())));
