@@ -130,9 +130,7 @@ impl Trial<'_> {
             return Err(("agent", reason));
         }
         let wanted = &self.assignment.gpus;
-        let gpus = gpu::check(wanted, bootstrap.gpu_devices.as_deref())
-            .await
-            .map_err(|reason| ("gpu", reason))?;
+        let gpus = gpu::check(wanted, bootstrap).await.map_err(|reason| ("gpu", reason))?;
         let pretended = wanted.pretend && wanted.count > 0;
         self.event(EventKind::GpusReady { gpus, pretended }).await;
         if pretended {

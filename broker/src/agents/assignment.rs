@@ -6,6 +6,7 @@ use runwhere_agent::protocol::{
     Assignment, CollectLimits, Digest, Exec, Gpus, LEASE_MARKER, PROTOCOL_VERSION, SyncFile,
 };
 use runwhere_engine::{Job, Lease, Output, Policy, SyncManifest, Trial};
+use runwhere_model::{GpuCount, GpuModel, GpuModelId};
 
 /// What the assignment is made of.
 #[derive(Debug)]
@@ -22,7 +23,6 @@ pub(super) struct Parts<'a> {
 pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
     let spec = &parts.job.spec;
     let sync = parts.sync.map_or(&[][..], |sync| &sync.files);
-    let (gpus, _) = spec.gpu_count.parts();
     Ok(Assignment {
         protocol: PROTOCOL_VERSION,
         job_id: parts.job.id.to_string(),
@@ -41,11 +41,7 @@ pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
             .collect::<Result<_, _>>()?,
         workdir: ".".into(),
         checkpoint: spec.checkpoint.clone(),
-        gpus: Gpus {
-            count: gpus,
-            model: spec.gpu_model.map(|model| model.to_string()).unwrap_or_default(),
-            pretend: spec.gpu_pretended,
-        },
+        gpus: gpus(spec.gpu_count, spec.gpu_model, spec.gpu_pretended),
         max_log_bytes: parts.policy.log_bytes,
         stop_grace_seconds: parts.policy.stop_grace.as_secs(),
         collect: CollectLimits {
@@ -54,6 +50,42 @@ pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
         },
         image: spec.image.clone(),
     })
+}
+
+/// What the node's GPUs must be. A share of one is shown with a name and a memory of its own, so
+/// only the number of those is checked.
+fn gpus(count: GpuCount, model: Option<GpuModelId>, pretend: bool) -> Gpus {
+    let (number, shares) = count.parts();
+    let whole = model.map(GpuModelId::model).filter(|_| shares == 1);
+    Gpus {
+        count: number,
+        model: model.map(|model| model.to_string()).unwrap_or_default(),
+        pretend,
+        memory_gib: whole.map(|model| model.memory_gib).filter(|gib| *gib > 0),
+        names: whole.map(names).unwrap_or_default(),
+    }
+}
+
+/// The words of all spellings of a model, without those that say its maker or its memory.
+fn names(model: &GpuModel) -> Vec<String> {
+    let telling = |word: &&str| {
+        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        let memory = unit.len() < word.len()
+            && ["g", "gb"].iter().any(|known| unit.eq_ignore_ascii_case(known));
+        !memory && !word.is_empty() && !word.eq_ignore_ascii_case(model.vendor.as_str())
+    };
+    let words = |name: &str| {
+        let words: Vec<&str> = name.split(|c: char| !c.is_alphanumeric()).filter(telling).collect();
+        words.join(" ")
+    };
+    let mut names = Vec::new();
+    for name in [model.name].iter().chain(model.aliases) {
+        let name = words(name);
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn sync_file(path: &str, sha256: &str, size: u64) -> Result<SyncFile, String> {
@@ -88,4 +120,48 @@ fn environment(parts: &Parts<'_>) -> BTreeMap<String, String> {
         env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
     env
+}
+
+#[cfg(test)]
+mod tests {
+    use runwhere_agent::protocol::Gpu;
+
+    use super::*;
+
+    fn one(model: &GpuModel) -> Gpus {
+        gpus(GpuCount::whole(1).unwrap(), Some(model.id), false)
+    }
+
+    // Names as drivers write them; 6 % is what drivers keep to themselves.
+    fn shown(model: &GpuModel) -> impl Iterator<Item = Gpu> {
+        let memory_mib = u64::from(model.memory_gib) * 1024 * 94 / 100;
+        [model.name]
+            .into_iter()
+            .chain(model.aliases.iter().copied())
+            .map(move |name| Gpu { name: name.to_owned(), memory_mib })
+    }
+
+    #[test]
+    fn every_model_is_accepted_as_itself_and_as_no_other() {
+        let nvidia = || GpuModel::all().iter().filter(|model| model.vendor.as_str() == "NVIDIA");
+        for wanted in nvidia() {
+            let gpus = one(wanted);
+            for there in nvidia() {
+                for gpu in shown(there) {
+                    let same = there.id == wanted.id;
+                    assert_eq!(gpus.accepts(&gpu), same, "{} on {gpu:?}", wanted.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_or_an_unnamed_model_is_only_counted() {
+        let t4 = GpuModel::resolve("t4").unwrap();
+        let share = gpus(GpuCount::fraction(1, 6).unwrap(), Some(t4.id), false);
+        assert_eq!((share.count, share.memory_gib, share.names), (1, None, Vec::new()));
+        let any = gpus(GpuCount::whole(2).unwrap(), None, false);
+        assert_eq!((any.count, any.memory_gib, any.names), (2, None, Vec::new()));
+        assert_eq!(one(GpuModel::resolve("a100-80g").unwrap()).names[0], "A100");
+    }
 }

@@ -161,10 +161,20 @@ impl Host {
                 Some(free.ok_or_else(|| full("no user id is free for another allocation"))?)
             }
         };
-        let gpus = &self.machine.inventory.gpus;
+        let inventory = &self.machine.inventory;
+        let gpus = &inventory.gpus;
         let devices = slots.iter().map(|slot| gpus[*slot as usize].device.clone()).collect();
         let node = self.store.new_node_id()?;
-        Ok(Grant { node, price, slots, devices, pretended: kind.pretended, uid, at: now })
+        Ok(Grant {
+            node,
+            price,
+            slots,
+            devices,
+            stated: inventory.stated && !kind.pretended,
+            pretended: kind.pretended,
+            uid,
+            at: now,
+        })
     }
 
     fn launched_before(&self, first: &Allocation, request: &LaunchRequest) -> Result<Launched> {

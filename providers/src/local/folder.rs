@@ -59,6 +59,7 @@ pub(super) struct Grant {
     pub(super) price: HourlyPrice,
     pub(super) slots: Vec<u32>,
     pub(super) devices: Vec<String>,
+    pub(super) stated: bool,
     pub(super) pretended: bool,
     pub(super) uid: Option<u32>,
     pub(super) at: Timestamp,
@@ -111,6 +112,9 @@ struct BootstrapFile<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     drop_to: Option<DropTo>,
     gpu_devices: &'a [String],
+    /// Which models these are is the operator's word.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    gpus_stated: bool,
 }
 
 #[derive(Serialize)]
@@ -192,6 +196,7 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
         runtime: "process",
         drop_to: grant.uid.map(|uid| DropTo { uid, gid: uid }),
         gpu_devices: &grant.devices,
+        gpus_stated: grant.stated,
     };
     write_json(folder, BOOTSTRAP_FILE, &bootstrap)?;
     write_json(folder, RECORD_FILE, &Record::new(request, grant))?;

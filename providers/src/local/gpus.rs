@@ -27,6 +27,8 @@ pub(super) struct Gpu {
 pub(super) struct Inventory {
     pub(super) gpus: Vec<Gpu>,
     pub(super) rejected: Vec<RejectedRow>,
+    /// The operator says so; the driver may name them otherwise.
+    pub(super) stated: bool,
 }
 
 impl Inventory {
@@ -43,7 +45,7 @@ impl Inventory {
                 raw: model.model().name.to_owned(),
             })
             .collect();
-        Self { gpus, rejected: Vec::new() }
+        Self { gpus, rejected: Vec::new(), stated: true }
     }
 
     /// Asks `nvidia-smi`. A machine without it has no GPUs.

@@ -216,6 +216,7 @@ async fn the_folder_tells_the_agent_everything_and_others_nothing() {
         "protocol": 1, "lease_id": lease(1), "node_id": node.as_str(),
         "broker_url": "http://127.0.0.1:9", "lease_token": "the-secret-token",
         "agent_ttl_seconds": 60, "runtime": "process", "gpu_devices": ["0", "1"],
+        "gpus_stated": true,
     });
     assert_eq!(told, expected);
     let record = std::fs::read_to_string(folder.join("request.json")).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Digest;
+use super::{Digest, Gpu};
 
 /// Reply of `GET /agent/v1/assignment`. It does not change during a lease.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct SyncFile {
 }
 
 /// GPUs of a trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Gpus {
     /// How many; 0 needs no check.
     pub count: u32,
@@ -90,6 +90,46 @@ pub struct Gpus {
     /// Act as if they were there.
     #[serde(default)]
     pub pretend: bool,
+    /// Memory of one in GiB as people name it. Absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_gib: Option<u32>,
+    /// Words of which the driver's name of the model holds all, one of these entries at least, e.g.
+    /// `RTX 4090`. Empty: any name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+}
+
+// Words that make another model of the one whose words surround them.
+const VARIANTS: [&str; 5] = ["ti", "super", "d", "laptop", "mobile"];
+
+impl Gpus {
+    /// Whether a GPU is of the wanted model, as far as name and memory tell. Words are whole (an
+    /// L40S is no L40), their case does not count, and memory may differ by a tenth: that much a
+    /// driver keeps to itself on small cards.
+    #[must_use]
+    pub fn accepts(&self, gpu: &Gpu) -> bool {
+        let memory = self.memory_gib.is_none_or(|gib| {
+            let nominal = u64::from(gib) << 10;
+            gpu.memory_mib.abs_diff(nominal).saturating_mul(10) <= nominal
+        });
+        let shown = words(&gpu.name);
+        let named = |name: &String| {
+            let wanted = words(name);
+            wanted.iter().all(|word| shown.contains(word))
+                && VARIANTS.iter().all(|variant| {
+                    let has = |words: &[String]| words.iter().any(|word| word == variant);
+                    has(&wanted) == has(&shown)
+                })
+        };
+        memory && (self.names.is_empty() || self.names.iter().any(named))
+    }
+}
+
+fn words(name: &str) -> Vec<String> {
+    name.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
 }
 
 /// Bounds of the collection of outputs.

@@ -33,6 +33,10 @@ pub struct Bootstrap {
     /// GPUs of this allocation (indices or UUIDs); absent means all of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_devices: Option<Vec<String>>,
+    /// A person has stated which GPUs these are, because the driver names them in no known way:
+    /// only their number is checked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gpus_stated: bool,
 }
 
 impl fmt::Debug for Bootstrap {

@@ -3,6 +3,7 @@
 mod broker;
 mod ending;
 mod faults;
+mod gpus;
 mod hostile;
 mod node;
 mod plain;

@@ -23,11 +23,13 @@ pub(crate) struct Node {
 pub(crate) struct Setup {
     pub(crate) ttl: u64,
     pub(crate) drop_to: Option<DropTo>,
+    pub(crate) gpu_devices: Option<Vec<String>>,
+    pub(crate) gpus_stated: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { ttl: 600, drop_to: None }
+        Self { ttl: 600, drop_to: None, gpu_devices: None, gpus_stated: false }
     }
 }
 
@@ -48,7 +50,8 @@ impl Node {
             ca_pem: None,
             runtime: Runtime::Process,
             drop_to: setup.drop_to,
-            gpu_devices: None,
+            gpu_devices: setup.gpu_devices.clone(),
+            gpus_stated: setup.gpus_stated,
         };
         let text = serde_json::to_vec(&bootstrap).unwrap();
         fs::write(node.dir().join("bootstrap.json"), text).unwrap();
@@ -84,6 +87,19 @@ impl Node {
         let mut command = Command::new("/bin/sh");
         let text = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
         command.arg("-c").arg(text).arg(env!("CARGO_BIN_EXE_runwhere-agent"));
+        self.start(command)
+    }
+
+    /// Starts an agent for which `nvidia-smi` is a script; `$*` are its arguments.
+    pub(crate) fn agent_with_driver(&mut self, script: &str) -> usize {
+        let bin = self.outside("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let program = bin.join("nvidia-smi");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_runwhere-agent"));
+        command.env("PATH", format!("{}:{path}", bin.display()));
         self.start(command)
     }
 
@@ -166,7 +182,7 @@ pub(crate) fn shell(text: &str) -> Assignment {
         restore: Vec::new(),
         workdir: ".".to_owned(),
         checkpoint: None,
-        gpus: Gpus { count: 0, model: "a100-80g".to_owned(), pretend: false },
+        gpus: Gpus { model: "a100-80g".to_owned(), ..Gpus::default() },
         max_log_bytes: 10 << 30,
         stop_grace_seconds: 1,
         collect: CollectLimits { max_bytes: 20 << 30, max_seconds: 60 },

@@ -51,7 +51,8 @@ fn a_trial_runs_and_its_outputs_come_home() {
     ];
     assignment.restore = vec![file("src/ckpt/0.pt", &old)];
     assignment.image = Some("pytorch:2".to_owned());
-    assignment.gpus = Gpus { count: 2, model: "a100-80g".to_owned(), pretend: true };
+    assignment.gpus =
+        Gpus { count: 2, model: "a100-80g".to_owned(), pretend: true, ..Gpus::default() };
     let broker = Broker::start(assignment, vec![script.to_vec(), same, before, old]);
     let mut node = Node::new(&broker, &Setup::default());
     let agent = node.agent();

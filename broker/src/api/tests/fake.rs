@@ -346,7 +346,7 @@ impl AgentService for FakeAgents {
             restore: Vec::new(),
             workdir: ".".into(),
             checkpoint: None,
-            gpus: Gpus { count: 0, model: String::new(), pretend: false },
+            gpus: Gpus::default(),
             max_log_bytes: 1,
             stop_grace_seconds: 1,
             collect: CollectLimits { max_bytes: 100, max_seconds: 1 },

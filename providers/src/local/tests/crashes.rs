@@ -81,6 +81,7 @@ fn grant(node: &NodeId) -> Grant {
         price: "36.44 CNY".parse::<runwhere_model::Money>().unwrap().into(),
         slots: vec![0],
         devices: vec!["0".to_owned()],
+        stated: false,
         pretended: false,
         uid: None,
         at: SystemClock.now(),
