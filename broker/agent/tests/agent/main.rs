@@ -5,5 +5,6 @@ mod ending;
 mod faults;
 mod gpus;
 mod hostile;
+mod local;
 mod node;
 mod plain;
