@@ -4,8 +4,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use runwhere_engine::{FxRate, PlatformLine, Unit};
-use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey, TrialId};
+use runwhere_engine::{FxRate, Unit};
+use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey};
 
 /// Draws identifiers; the only source of randomness besides keys.
 pub trait Ids: fmt::Debug + Send + Sync + 'static {
@@ -44,13 +44,10 @@ pub trait Prices: fmt::Debug + Send + Sync + 'static {
 /// Lines that the platform adds to a trial's log.
 #[async_trait]
 pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {
-    /// Appends the lines that are not there yet, in order. Harmless when repeated; a failure is
+    /// Takes note of a unit that changed: appends what its state implies and is not there yet, in
+    /// order, and closes the log once nothing can follow. Harmless when repeated; a failure is
     /// made up for by the next call.
-    async fn platform(&self, trial: &TrialId, lines: &[PlatformLine]);
-
-    /// Takes note of a unit that changed: what else its log should say, and whether it is
-    /// complete. Harmless when repeated.
-    async fn observe(&self, _unit: &Unit) {}
+    async fn observe(&self, unit: &Unit);
 }
 
 /// A log that keeps no platform lines.
@@ -59,5 +56,5 @@ pub struct NoPlatformLog;
 
 #[async_trait]
 impl PlatformLog for NoPlatformLog {
-    async fn platform(&self, _trial: &TrialId, _lines: &[PlatformLine]) {}
+    async fn observe(&self, _unit: &Unit) {}
 }

@@ -218,7 +218,12 @@ impl Context {
         ));
         let assignment: Assignment = repeat(|| self.link.get("assignment", "assignment")).await?;
         let (writer, spool) = self.open_spool(&assignment, durable).await;
-        tasks.spawn(upload(Arc::clone(&spool), Arc::clone(&self.link)));
+        tasks.spawn(upload(
+            Arc::clone(&spool),
+            Arc::clone(&self.link),
+            Arc::clone(&self.journal),
+            self.acked_events.subscribe(),
+        ));
         tasks.spawn(poll_loop(
             Arc::clone(&self.link),
             Arc::clone(&self.journal),

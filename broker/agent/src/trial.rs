@@ -17,7 +17,6 @@ use crate::protocol::{
 };
 use crate::shim::ExecSpec;
 use crate::spool::{Spool, Writer};
-use crate::texts;
 use crate::workfolder::{self, Originals, prepare};
 
 const MEMBERS_TICK: Duration = Duration::from_millis(100);
@@ -95,7 +94,7 @@ impl Trial<'_> {
                 self.exited(Exit { code: None, signal: None }, Some(self.stop_reason()), None).await;
                 None
             }
-            prepared = self.prepare(writer) => match prepared {
+            prepared = self.prepare() => match prepared {
                 Ok(originals) => self.execute(writer, originals).await,
                 Err((stage, reason)) => {
                     self.failed(stage, reason).await;
@@ -121,7 +120,7 @@ impl Trial<'_> {
         }
     }
 
-    async fn prepare(&self, writer: &Writer) -> Result<Originals, (&'static str, String)> {
+    async fn prepare(&self) -> Result<Originals, (&'static str, String)> {
         let Context { bootstrap, link, folders, state, .. } = self.context;
         let protocol = self.assignment.protocol;
         if protocol != PROTOCOL_VERSION {
@@ -133,12 +132,6 @@ impl Trial<'_> {
         let gpus = gpu::check(wanted, bootstrap).await.map_err(|reason| ("gpu", reason))?;
         let pretended = wanted.pretend && wanted.count > 0;
         self.event(EventKind::GpusReady { gpus, pretended }).await;
-        if pretended {
-            writer.system(texts::gpus_pretended(wanted.count, &wanted.model));
-        }
-        if let Some(image) = &self.assignment.image {
-            writer.system(texts::image_not_used(image));
-        }
         state.send_replace(AgentState::Preparing);
         self.event(EventKind::Preparing).await;
         prepare(link, self.assignment, folders, bootstrap.drop_to)

@@ -210,11 +210,6 @@ impl Core {
     }
 
     async fn tell(&self, unit: &Unit, changed: bool) {
-        let state = unit.lease.as_ref().map(|lease| lease.state);
-        let lines = unit.trial.platform_lines(state);
-        if changed && !lines.is_empty() {
-            self.parts.log.platform(&unit.trial.id, lines).await;
-        }
         if changed {
             self.parts.log.observe(unit).await;
         }

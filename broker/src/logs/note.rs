@@ -9,6 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "note")]
 pub enum Note {
+    /// The machine only pretends to have the GPUs.
+    Pretended {
+        /// How many and which.
+        gpus: String,
+    },
+    /// Plain processes use no image.
+    ImageUnused {
+        /// The image.
+        image: String,
+    },
     /// A phase of every run.
     Phase {
         /// Which.
@@ -57,6 +67,16 @@ impl Note {
         use Lang::{En, Zh};
         match (self, lang) {
             (Self::Phase { line }, lang) => phase(*line, lang).to_owned(),
+            (Self::Pretended { gpus }, Zh) => format!("本机假装有 {gpus}，仅供试跑"),
+            (Self::Pretended { gpus }, En) => {
+                format!("This machine pretends to have {gpus}, for trying only")
+            }
+            (Self::ImageUnused { image }, Zh) => {
+                format!("本机直接运行进程，不使用镜像 {}", one_line(image))
+            }
+            (Self::ImageUnused { image }, En) => {
+                format!("Plain processes run here, the image {} is not used", one_line(image))
+            }
             (Self::Waiting { detail }, Zh) => {
                 format!("暂无可用机器，继续等待：{}", one_line(detail))
             }

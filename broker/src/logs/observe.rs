@@ -1,6 +1,7 @@
 //! What a changed unit adds to its log, and when the log is complete.
 
 use runwhere_engine::{Desired, Unit};
+use runwhere_model::Bootstrapping;
 use runwhere_providers::Clock;
 
 use super::LogError;
@@ -12,6 +13,13 @@ use super::store::Logs;
 pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
     let trial = &unit.trial;
     let mut notes = Vec::new();
+    let mut phases =
+        trial.platform_lines(unit.lease.as_ref().map(|lease| lease.state)).iter().peekable();
+    if phases.peek().is_some() {
+        notes.extend(prelude(unit));
+    }
+    // A phase happens once in a trial, so its name is the key.
+    notes.extend(phases.map(|line| (format!("phase.{line:?}"), Note::Phase { line: *line })));
     if let Some(detail) = &trial.waiting_for
         && !trial.state.is_terminal()
     {
@@ -48,4 +56,24 @@ pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
     {
         tracing::warn!(trial.id = %trial.id, %error, "A log could not be sealed");
     }
+}
+
+/// What is said before the first phase.
+fn prelude(unit: &Unit) -> Vec<(String, Note)> {
+    let spec = &unit.job.spec;
+    let mut notes = Vec::new();
+    if spec.gpu_pretended {
+        let model = spec.gpu_model.map_or("GPU", |model| model.model().name);
+        let gpus = format!("{}×{model}", spec.gpu_count);
+        notes.push(("pretended".to_owned(), Note::Pretended { gpus }));
+    }
+    // Nodes that the provider itself starts the agent on run plain processes.
+    let direct = unit
+        .lease
+        .as_ref()
+        .is_some_and(|lease| lease.capabilities.bootstrapping == Bootstrapping::Direct);
+    if let Some(image) = spec.image.clone().filter(|_| direct) {
+        notes.push(("image_unused".to_owned(), Note::ImageUnused { image }));
+    }
+    notes
 }

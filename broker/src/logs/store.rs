@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runwhere_agent::protocol::{LogFrame, LogStream};
-use runwhere_engine::{PlatformLine, Unit};
+use runwhere_engine::Unit;
 use runwhere_model::{Lang, LeaseId, TrialId};
 use runwhere_providers::Clock;
 use tokio::sync::watch;
 
 use super::LogError;
 use super::cursor::Cursor;
-use super::note::{Note, NoteRecord};
+use super::note::NoteRecord;
 use super::observe::observe;
 use super::reader::{self, Export, Follower, Tail, TailLimits};
 use super::trial::{LogState, TrialLog};
@@ -163,21 +163,6 @@ impl Shared {
 
 #[async_trait]
 impl PlatformLog for Logs {
-    async fn platform(&self, trial: &TrialId, lines: &[PlatformLine]) {
-        for line in lines {
-            // A phase happens once in a trial, so its name is the key.
-            let record = NoteRecord {
-                key: format!("phase.{line:?}"),
-                at: self.shared.clock.now(),
-                note: Note::Phase { line: *line },
-            };
-            match self.note(trial, record).await {
-                Ok(()) | Err(LogError::Sealed) => {}
-                Err(error) => tracing::warn!(%trial, %error, "a platform line was not stored"),
-            }
-        }
-    }
-
     async fn observe(&self, unit: &Unit) {
         observe(self, self.shared.clock.as_ref(), unit).await;
     }

@@ -123,7 +123,8 @@ impl Machine {
             stock: if free { Stock::Available } else { Stock::SoldOut },
             // Nothing is launched at a price that nobody stated.
             launchable: price.is_some(),
-            pretended: kind.pretended,
+            // Trying locally, GPUs that are only configured are as little there as all others.
+            pretended: kind.pretended || (self.pretend && self.inventory.stated),
         }
     }
 }

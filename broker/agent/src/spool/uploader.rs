@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::shared::{Spool, read_body, read_header};
+use crate::journal::Journal;
 use crate::link::{Link, LinkError, Pause};
 use crate::protocol::MAX_BATCH_BYTES;
 
@@ -35,8 +37,14 @@ struct Cursor {
     sent: u64,
 }
 
-/// Sends frames until the session ends.
-pub(crate) async fn upload(spool: Arc<Spool>, link: Arc<Link>) {
+/// Sends frames until the session ends. What happened before them is told first, so that a reader
+/// never sees a program's output before it is said to run.
+pub(crate) async fn upload(
+    spool: Arc<Spool>,
+    link: Arc<Link>,
+    journal: Arc<Journal>,
+    mut acked_events: watch::Receiver<u64>,
+) {
     let mut changes = spool.written.subscribe();
     let mut cursor = Cursor { sent: spool.state().acked, ..Cursor::default() };
     let mut pause = Pause::default();
@@ -65,6 +73,10 @@ pub(crate) async fn upload(spool: Arc<Spool>, link: Arc<Link>) {
                 continue;
             }
         };
+        let happened = journal.last_seq();
+        if acked_events.wait_for(|acked| *acked >= happened).await.is_err() {
+            return;
+        }
         let last_seq = body.last_seq;
         let full = body.bytes.len() >= BODY_BYTES / 2;
         match link.post_logs(body.first_seq, Bytes::from(body.bytes)).await {

@@ -42,8 +42,6 @@ const TAIL_BYTES: usize = 256 << 10;
 pub(crate) enum Input {
     /// Bytes of the program, at most [`MAX_FRAME_BYTES`].
     Data { stream: LogStream, bytes: Vec<u8> },
-    /// A line of the platform.
-    System(String),
     /// Nothing follows.
     Seal(oneshot::Sender<Sealed>),
 }
@@ -85,12 +83,6 @@ impl Writer {
     /// For the threads that read the program's pipes.
     pub(crate) fn input(&self) -> SyncSender<Input> {
         self.input.clone()
-    }
-
-    /// Adds a platform line.
-    pub(crate) fn system(&self, line: String) {
-        // The writer ends only after a seal, and nobody writes after that.
-        let _ = self.input.send(Input::System(line));
     }
 
     /// Ends the log. All readers must have ended.
@@ -185,7 +177,6 @@ impl Worker {
             while let Some(input) = next {
                 match input {
                     Input::Data { stream, bytes } => self.data(stream, bytes),
-                    Input::System(line) => self.add(LogStream::System, line.as_bytes()),
                     Input::Seal(reply) => {
                         let sealed = self.seal();
                         let _ = reply.send(sealed);
