@@ -23,5 +23,5 @@ pub use phase::Phase;
 pub use processes::Processes;
 pub use project::{Control, Project, STEADY_PROGRAM};
 pub use server::{Server, ServerOptions, runwhere_bin};
-pub use text::{Template, plain_terminal, table_cells};
+pub use text::{Template, plain_terminal, table_cells, without_pretence};
 pub use wait::{eventually, eventually_within};

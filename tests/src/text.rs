@@ -166,6 +166,16 @@ pub fn table_cells(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A log as the documents show it: without the one line in which `--try-locally` owns up to pretended GPUs, which no
+/// document can have.
+pub fn without_pretence(log: &str) -> String {
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| !(line.starts_with("[runwhere] ") && line.contains("模拟运行")))
+        .collect();
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Template, plain_terminal, table_cells};

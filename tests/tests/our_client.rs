@@ -2,7 +2,7 @@
 
 use runwhere_tests::{
     Control, Finished, OurClient, Processes, Project, STEADY_PROGRAM, Server, Template, eventually,
-    table_cells,
+    table_cells, without_pretence,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -54,7 +54,7 @@ fn the_documents_life_cycle_in_chinese() {
         "[runwhere] 正在创建 GPU 节点...\n[runwhere] 节点启动中，加入集群...\n[runwhere] GPU 就绪，部署任务...\n\
          [runwhere] 任务运行中\nEpoch 1/10, step 100, loss=2.341",
     )
-    .check_within(&client.ok(&["logs", NAME]).stdout);
+    .check_within(&without_pretence(&client.ok(&["logs", NAME]).stdout));
     client.ok(&["get", "usage"]);
 
     let stopped = said(&client.ok(&["stop", "job", NAME]));

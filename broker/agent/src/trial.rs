@@ -21,6 +21,8 @@ use crate::workfolder::{self, Originals, prepare};
 
 const MEMBERS_TICK: Duration = Duration::from_millis(100);
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The longest wait for the broker to hear of the start.
+const START_TOLD: Duration = Duration::from_secs(2);
 
 /// What a trial works with.
 pub(crate) struct Trial<'a> {
@@ -180,6 +182,10 @@ impl Trial<'_> {
         // Written down before the gate opens: from here on user code is never started again.
         self.event(EventKind::Started { pid: program.pid }).await;
         state.send_replace(AgentState::Running);
+        // The broker says that the program runs before the program's first line arrives; an absent broker delays nobody.
+        let started = self.context.journal.last_seq();
+        let mut acked = self.context.acked_events.subscribe();
+        let _ = tokio::time::timeout(START_TOLD, acked.wait_for(|acked| *acked >= started)).await;
         if let Err(error) = gate.open().await {
             tracing::warn!(%error, "the shim ended early");
         }

@@ -114,7 +114,10 @@ pub(crate) fn job(report: &JobReport, rates: &dyn CnyRates, lang: Lang) -> Map<S
     put("ended_at", trial.and_then(|trial| trial.ended_at).map_or(Value::Null, time));
     put("gpu_metrics", Value::Null);
     put("elapsed_seconds", elapsed(trial, report.at).into());
-    put("max_duration_seconds", spec.max_duration_seconds.into());
+    // Left out where there is no limit: clients that find it show a line for it, and the documents show none.
+    if let Some(limit) = spec.max_duration_seconds {
+        put("max_duration_seconds", limit.into());
+    }
     put("end_reason", reason.map(|reason| reason.code()).into());
     put("end_message", reason.and_then(|reason| reason.detail()).map(plain).into());
     put("exit_code", trial.and_then(|trial| trial.exit).and_then(|exit| exit.code).into());
