@@ -150,6 +150,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let secure = server.is_secure();
     let scheme = if secure { "https" } else { "http" };
     let url = format!("{scheme}://{}", own_address(address));
+    let public_url = options.public_url.map(|url| url.trim_end_matches('/').to_owned());
+    let broker_url = public_url.clone().unwrap_or_else(|| url.clone());
 
     let policy = Policy::default();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&data.database())?);
@@ -180,6 +182,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
             first,
             count: last.saturating_sub(first).saturating_add(1),
         });
+        local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }
     let price_options = PriceOptions { fx: FxTable::new(&config.fx)?, ..PriceOptions::default() };
@@ -187,7 +190,6 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     refresh(&prices, &registry).await;
     let catalogued = Arc::new(Catalogued::new(Arc::clone(&prices), Arc::clone(&clock)));
 
-    let public_url = options.public_url.map(|url| url.trim_end_matches('/').to_owned());
     let core = Core::new(CoreParts {
         store: Arc::clone(&store),
         registry: registry.clone(),
@@ -197,7 +199,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         log: Arc::new(logs.clone()),
         policy,
         deployment: data.deployment().clone(),
-        broker_url: public_url.clone().unwrap_or_else(|| url.clone()),
+        broker_url,
         ca_pem: ca_pem(&options.tls)?,
         token_key: data.key().clone(),
     });
