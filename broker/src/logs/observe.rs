@@ -1,5 +1,6 @@
 //! What a changed unit adds to its log, and when the log is complete.
 
+use jiff::SignedDuration;
 use runwhere_engine::{Desired, Unit};
 use runwhere_model::Bootstrapping;
 use runwhere_providers::Clock;
@@ -7,6 +8,9 @@ use runwhere_providers::Clock;
 use super::LogError;
 use super::note::{Note, NoteRecord};
 use super::store::Logs;
+
+/// A wait shorter than this is not worth a line.
+const SAID_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Appends what the unit's state implies. Every note has a key, so repeats are harmless; what a
 /// full disk prevents is made up for by the next change.
@@ -20,8 +24,10 @@ pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
     }
     // A phase happens once in a trial, so its name is the key.
     notes.extend(phases.map(|line| (format!("phase.{line:?}"), Note::Phase { line: *line })));
+    let waited = clock.now().duration_since(trial.created_at);
     if let Some(detail) = &trial.waiting_for
         && !trial.state.is_terminal()
+        && waited >= SAID_AFTER
     {
         // Once for each reason: a long wait does not flood the log.
         let key = format!("waiting.{}", detail.chars().take(80).collect::<String>());

@@ -76,6 +76,8 @@ struct Wanted {
     token: Option<String>,
     after: Option<String>,
     tail: Option<usize>,
+    /// Phases and states as events of their own, besides the log lines that say the same.
+    events: bool,
 }
 
 impl Wanted {
@@ -89,6 +91,7 @@ impl Wanted {
                 "token" => wanted.token = Some(value),
                 "after" => wanted.after = Some(value),
                 "tail" => wanted.tail = value.parse().ok(),
+                "events" => wanted.events = value == "1",
                 _ => {}
             }
         }
@@ -205,7 +208,7 @@ impl Session {
             if self.drain(&mut follower).await?.is_err() {
                 return Ok(Err(Gone));
             }
-            if self.progress(&report, &mut said).await.is_err() {
+            if wanted.events && self.progress(&report, &mut said).await.is_err() {
                 return Ok(Err(Gone));
             }
             if ended {
