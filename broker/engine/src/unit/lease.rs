@@ -219,11 +219,14 @@ impl Work<'_> {
         };
         let age = Duration::try_from(now.duration_since(lease.since)).unwrap_or_default();
         let pause = (age / 8).min(longest).max(shortest);
-        let pause = match lease.release_failures {
-            0 => pause,
-            failures => pause.max(backoff(shortest, policy.release_retry_max, failures)),
+        let pause = match (&lease.last_error, lease.release_failures) {
+            (None, _) | (_, 0) => pause,
+            (Some(_), failures) => pause.max(backoff(shortest, policy.release_retry_max, failures)),
         };
-        lease.next_at = Some(add(now, pause.max(wanted.unwrap_or_default())));
+        let pause = pause.max(wanted.unwrap_or_default());
+        // Whole milliseconds: finer instants are kept nowhere.
+        let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        lease.next_at = Some(add(now, Duration::from_millis(millis.max(1))));
         Ok(())
     }
 

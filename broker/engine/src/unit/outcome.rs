@@ -330,6 +330,7 @@ impl Work<'_> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.absent_reads.clear();
+        lease.last_error = None;
         lease.observe(state, now);
         if self.trial.state == TrialState::Provisioning {
             self.billed_at(state.billed_price)?;
@@ -420,6 +421,14 @@ impl Work<'_> {
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.last_error = None;
         match answer {
+            // Gone, but when it began to bill was never read: a read may still tell.
+            Terminated::Gone { .. }
+                if lease.capabilities.states_times && lease.meter.awaits_provider_start() =>
+            {
+                lease.release_acked = true;
+                lease.next_at = Some(now);
+                Ok(())
+            }
             Terminated::Gone { stopped_at } => {
                 lease.meter.stop(*stopped_at, now);
                 let evidence = Evidence::TerminalRead {

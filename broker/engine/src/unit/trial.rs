@@ -129,7 +129,8 @@ impl Work<'_> {
         let policy = self.context.policy;
         // Who has waited long can wait a little longer between two tries.
         let waited = self.now().duration_since(self.trial.created_at);
-        let slower = std::time::Duration::try_from(waited).unwrap_or_default() / 32;
+        let waited = u64::try_from(waited.as_secs()).unwrap_or(0);
+        let slower = std::time::Duration::from_secs(waited / 32);
         let pause = backoff(policy.launch_retry, policy.launch_retry_max, self.trial.attempts)
             .max(slower.min(policy.launch_retry_max));
         self.trial.waiting_for = Some(why.to_owned());
