@@ -183,8 +183,8 @@ impl World {
         let jobs = Arc::new(Jobs::new(Arc::clone(&core), true));
         tokio::spawn(Arc::clone(&core).run());
         let mut serving: BTreeMap<NodeId, JoinHandle<()>> = BTreeMap::new();
+        self.clock.settle().await;
         loop {
-            self.clock.settle().await;
             self.meet_agents(&service, &mut serving);
             let truth = self.cloud.cloud.truth();
             let wrong = check::always(&self.store, &truth);
@@ -200,6 +200,7 @@ impl World {
                         return After::Crash;
                     }
                     self.act(&act.what, &core, &jobs).await;
+                    self.clock.settle().await;
                     continue;
                 }
             } else if self.settled() {

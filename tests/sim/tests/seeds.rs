@@ -13,23 +13,23 @@ fn keep_every_invariant(seeds: Range<u64>) {
 
 // In parts, so that they run beside each other.
 #[test]
-fn seeds_to_75_keep_every_invariant() {
-    keep_every_invariant(0..75);
+fn seeds_to_50_keep_every_invariant() {
+    keep_every_invariant(0..50);
+}
+
+#[test]
+fn seeds_to_100_keep_every_invariant() {
+    keep_every_invariant(50..100);
 }
 
 #[test]
 fn seeds_to_150_keep_every_invariant() {
-    keep_every_invariant(75..150);
+    keep_every_invariant(100..150);
 }
 
 #[test]
-fn seeds_to_225_keep_every_invariant() {
-    keep_every_invariant(150..225);
-}
-
-#[test]
-fn seeds_to_300_keep_every_invariant() {
-    keep_every_invariant(225..300);
+fn seeds_to_200_keep_every_invariant() {
+    keep_every_invariant(150..200);
 }
 
 #[test]
