@@ -1,0 +1,73 @@
+# What the scripts of this folder share; sourced by them, in the root of the repository.
+#
+# Sets `target` and `kit` (a folder for what is made once), and `CARGO_TARGET_DIR`.
+# shellcheck shell=bash
+
+readonly CLIENT_VERSION=0.2.9
+target=${CARGO_TARGET_DIR:-$PWD/target}
+case $target in /*) ;; *) target=$PWD/$target ;; esac
+export CARGO_TARGET_DIR=$target
+kit=$target/tests-kit
+mkdir -p "$kit"
+
+stage_name=
+stage_start=0
+stage_end() {
+    [ -z "$stage_name" ] || printf '== %s: %s s\n' "$stage_name" "$((SECONDS - stage_start))"
+    stage_name=
+}
+stage() {
+    stage_end
+    stage_name=$1
+    stage_start=$SECONDS
+    printf '== %s\n' "$1"
+}
+die() {
+    printf 'tests/%s: %s\n' "${0##*/}" "$1" >&2
+    exit 1
+}
+
+as_root() { [ "$(id -u)" = 0 ]; }
+install() {
+    as_root || die "$1 is missing. Install it (Debian: apt-get install $2) and run again."
+    command -v apt-get >/dev/null || die "$1 is missing and there is no apt-get here. Install it and run again."
+    printf 'installing %s\n' "$2"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null >/dev/null || die "apt-get update failed; $1 is missing."
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $2 </dev/null >/dev/null || die "apt-get could not install $2."
+}
+
+python_ok() {
+    "$1" - <<'PY' >/dev/null 2>&1
+import sys, venv, ensurepip
+sys.exit(sys.version_info < (3, 11))
+PY
+}
+find_python() {
+    local candidate
+    for candidate in python3.13 python3.12 python3.11 python3; do
+        if command -v "$candidate" >/dev/null && python_ok "$candidate"; then
+            command -v "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# The published client, in its own environment; the marker is written last, so that a broken install is redone.
+published_client() {
+    local python venv=$kit/runwhere-$CLIENT_VERSION
+    python=$(find_python) || {
+        install 'Python 3.11 or newer with venv' 'python3 python3-venv'
+        python=$(find_python) || die 'no Python 3.11 or newer with venv found.'
+    }
+    if [ ! -f "$venv/complete" ]; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "runwhere==$CLIENT_VERSION" </dev/null
+        touch "$venv/complete"
+    fi
+    export RUNWHERE_PUBLISHED_CLIENT=$venv/bin/runwhere
+    "$RUNWHERE_PUBLISHED_CLIENT" --version
+}
