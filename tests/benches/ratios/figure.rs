@@ -45,12 +45,18 @@ impl Row {
         quantile(self.samples.iter().map(|sample| sample.wall), part)
     }
 
+    /// The middle one of the processor times, in milliseconds.
+    pub(crate) fn processor_median(&self) -> f64 {
+        quantile(self.samples.iter().filter_map(|sample| sample.cpu), 0.5)
+    }
+
     /// Shows minimum, median and maximum, and the median of the processor time.
     pub(crate) fn print(&self) {
-        let cpu: Vec<_> = self.samples.iter().filter_map(|sample| sample.cpu).collect();
-        let cpu = match cpu.len() {
-            0 => String::new(),
-            _ => format!("   processor {:.0} ms", quantile(cpu.into_iter(), 0.5)),
+        let measured = self.samples.iter().any(|sample| sample.cpu.is_some());
+        let cpu = if measured {
+            format!("   processor {:.0} ms", self.processor_median())
+        } else {
+            String::new()
         };
         println!(
             "  {:<44} min {:>9.2}  median {:>9.2}  max {:>9.2} ms  of {:>3}{cpu}",

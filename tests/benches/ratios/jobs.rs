@@ -22,7 +22,8 @@ pub(crate) fn measure(report: &mut Report) {
     let job = {
         let api = server.api();
         let job = submitted(&api, &project, "exit 0\n");
-        api.wait_end(&job);
+        let ended = api.wait_end(&job);
+        assert_eq!(ended["status"], "succeeded", "{ended}");
         api.wait_released(&job);
         job
     };
@@ -175,7 +176,10 @@ fn copy(database: &Path, job: &str, have: u64, count: u64) -> rusqlite::Result<(
             columns.join(", "),
             values.join(", ")
         );
-        transaction.execute(&sql, rusqlite::params![job, lease, have.cast_signed(), count.cast_signed()])?;
+        transaction.execute(
+            &sql,
+            rusqlite::params![job, lease, have.cast_signed(), count.cast_signed()],
+        )?;
     }
     transaction.commit()
 }

@@ -32,7 +32,6 @@ pub(crate) fn fresh_folder(prefix: &str) -> TempDir {
 pub(crate) fn server(within: &Path) -> Server {
     Server::start_with(ServerOptions {
         data_dir: Some(within.join("data")),
-        config: Some("[local]\ngpus = \"a100-80g:8\"\nprice_per_hour = \"36.44 CNY\"\n".to_owned()),
         ..ServerOptions::default()
     })
 }

@@ -50,7 +50,7 @@ pub(crate) fn measure(report: &mut Report) {
             seen += 1;
         }
         follow.wait().expect("the client ends");
-        assert_eq!(seen, lines, "every line arrived once");
+        assert_eq!(seen, lines, "every line arrived once: {:?}", api.job(&job));
         api.wait_released(&job);
     }
     first.print();
