@@ -138,11 +138,11 @@ impl Ingest {
 }
 
 fn agent_of(server: &Server) -> Option<u32> {
-    let agents = Processes::of(server.data_dir()).0.into_iter().filter(|id| {
+    let mut agents = Processes::of(server.data_dir()).0.into_iter().filter(|id| {
         let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(b"agent")
     });
-    agents.last().and_then(|id| u32::try_from(id).ok())
+    agents.next_back().and_then(|id| u32::try_from(id).ok())
 }
 
 fn last_line(log: &Path) -> String {
