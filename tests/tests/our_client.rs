@@ -62,7 +62,7 @@ fn the_documents_life_cycle_in_chinese() {
     server.api().wait_status(NAME, "stopped");
     project.control().clear();
     let resumed = said(&client.ok(&["resume", NAME, "--from-step", "12000"]));
-    assert!(resumed.contains(&format!("已恢复 {NAME}")), "{resumed}");
+    Template(&format!("✓ 作业 {NAME} 已恢复，新任务 {{id}}")).check_within(&resumed);
     project.control().wait_started();
     project.control().go(0);
     server.api().wait_status(NAME, "succeeded");

@@ -1,7 +1,7 @@
 //! What a changed unit adds to its log, and when the log is complete.
 
 use jiff::SignedDuration;
-use runwhere_engine::{Desired, Unit};
+use runwhere_engine::{Desired, LeaseState, Unit};
 use runwhere_model::Bootstrapping;
 use runwhere_providers::Clock;
 
@@ -17,8 +17,17 @@ const SAID_AFTER: SignedDuration = SignedDuration::from_secs(30);
 pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
     let trial = &unit.trial;
     let mut notes = Vec::new();
-    let mut phases =
-        trial.platform_lines(unit.lease.as_ref().map(|lease| lease.state)).iter().peekable();
+    let lease = unit.lease.as_ref();
+    // Where the provider makes no machine, nothing is being made before there is an allocation.
+    let asking = lease.is_some_and(|lease| {
+        lease.capabilities.bootstrapping == Bootstrapping::Direct
+            && matches!(
+                lease.state,
+                LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown
+            )
+    });
+    let reached = trial.platform_lines(lease.map(|lease| lease.state));
+    let mut phases = if asking { &[][..] } else { reached }.iter().peekable();
     if phases.peek().is_some() {
         notes.extend(prelude(unit));
     }
