@@ -4,10 +4,8 @@ mod config;
 mod data_dir;
 mod prices;
 mod running;
-mod tokens;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
 pub use data_dir::{DataDir, DataDirError};
 pub use prices::{Catalogued, keep_fresh, refresh};
 pub use running::{Running, ServeError, ServeOptions, start};
-pub use tokens::{TokenError, Tokens};
