@@ -66,8 +66,7 @@ fn the_documents_life_cycle_in_chinese() {
     project.control().wait_started();
     project.control().go(0);
     server.api().wait_status(NAME, "succeeded");
-    Template("✓ 作业 {id} 已删除")
-        .check_within(&said(&client.ok(&["delete", "job", NAME])));
+    Template("✓ 作业 {id} 已删除").check_within(&said(&client.ok(&["delete", "job", NAME])));
     let gone = client.run(&["describe", "job", NAME]).expect_code(3);
     Template("✗ 任务不存在或无权访问").check_within(&gone.stderr);
 }

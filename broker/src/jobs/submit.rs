@@ -1,7 +1,7 @@
 //! Accepting a job.
 
 use runwhere_engine::{Job, JobKind, JobSpec, Resumed, Trial, TrialState};
-use runwhere_model::{JobId, SyncId, TrialId};
+use runwhere_model::{HourlyPrice, JobId, SyncId, TrialId};
 
 use super::offer::{Chosen, Terms, choose};
 use super::service::Jobs;
@@ -14,6 +14,18 @@ use crate::task::{MaxDuration, TaskFile};
 /// Seconds a node of the local machine is expected to take; a cloud's takes longer.
 const START_SECONDS_DIRECT: u32 = 5;
 const START_SECONDS_CLOUD: u32 = 180;
+
+/// A submit's key and what it was sent with.
+struct Idempotency {
+    key: Option<String>,
+    sha256: String,
+}
+
+/// A choice that everything allows.
+struct Admitted {
+    chosen: Chosen,
+    quota_warning: Option<Words>,
+}
 
 impl Jobs {
     pub(super) fn parse(yaml: &str) -> Result<TaskFile, Refusal> {
@@ -35,10 +47,8 @@ impl Jobs {
         caller: &Caller,
         request: SubmitRequest,
     ) -> Result<Submitted, Refusal> {
-        if let Some(repeated) = self
-            .repeated(caller, request.idempotency_key.as_deref(), &request.request_sha256)
-            .await?
-        {
+        let key = Idempotency { key: request.idempotency_key, sha256: request.request_sha256 };
+        if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
         }
         let task = Self::parse(&request.yaml)?;
@@ -47,42 +57,15 @@ impl Jobs {
             suggestion: Some(Words::from_fn(|lang| error.remedy(lang))),
         })?;
         self.name_free(caller, &task.job.name).await?;
-        let project = self.project(caller).await?;
-        let terms = Terms {
-            prices: self.core.parts.prices.as_ref(),
-            registry: &self.core.parts.registry,
-            consents_no_deadman: project.consents_no_deadman,
-            reachable: self.reachable,
-            max_price: request.max_price,
-        };
-        let chosen =
-            choose(&terms, &task, request.offer_key.as_deref(), request.offer_code.as_deref())?;
-        let warning = self.quota(caller, &project, &chosen, request.overage_confirmed).await?;
-        self.budget(caller, &chosen).await?;
+        let (offer_key, code) = (request.offer_key.as_deref(), request.offer_code.as_deref());
+        let admitted = self
+            .admit(caller, request.max_price, request.overage_confirmed, |terms| {
+                choose(terms, &task, offer_key, code)
+            })
+            .await?;
         let sync = self.pinned_sync(caller, &task.job.name, request.sync.as_ref()).await?;
-        let spec = spec_of(&task, request.yaml, &chosen, sync);
-        let id = self.fresh_job_id();
-        let job = Job {
-            id: id.clone(),
-            version: 0,
-            workspace: caller.workspace.clone(),
-            project: caller.project.clone(),
-            principal: caller.principal.clone(),
-            name: task.job.name.clone(),
-            kind: JobKind::Training,
-            spec,
-            trials: Vec::new(),
-            created_at: self.core.parts.clock.now(),
-            resumed: None,
-            lineage: id,
-            active: true,
-            deleted_at: None,
-            idempotency_key: request.idempotency_key,
-            request_sha256: request.request_sha256,
-        };
-        let mut submitted = self.insert(caller, job, &chosen).await?;
-        submitted.quota_warning = warning;
-        Ok(submitted)
+        let spec = spec_of(&task, request.yaml, &admitted.chosen, sync);
+        self.insert(caller, task.job.name, spec, None, key, admitted).await
     }
 
     pub(super) async fn accept_resume(
@@ -90,79 +73,95 @@ impl Jobs {
         caller: &Caller,
         request: ResumeRequest,
     ) -> Result<Submitted, Refusal> {
-        if let Some(repeated) = self
-            .repeated(caller, request.idempotency_key.as_deref(), &request.request_sha256)
-            .await?
-        {
+        let key = Idempotency { key: request.idempotency_key, sha256: request.request_sha256 };
+        if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
         }
-        let view = self.visible(caller, &request.target).await?;
-        if view.job.active {
+        let earlier = self.visible(caller, &request.target).await?.job;
+        if earlier.active {
             return Err(Refusal::Conflict {
                 message: Words::new(
-                    format!("作业 {} 尚未结束，不能恢复", view.job.id),
-                    format!("job {} has not ended, so it cannot be resumed", view.job.id),
+                    format!("作业 {} 尚未结束，不能恢复", earlier.id),
+                    format!("job {} has not ended, so it cannot be resumed", earlier.id),
                 ),
                 suggestion: Some(Words::new(
-                    format!("先执行 runwhere stop job {}", view.job.name),
-                    format!("run `runwhere stop job {}` first", view.job.name),
+                    format!("先执行 runwhere stop job {}", earlier.name),
+                    format!("run `runwhere stop job {}` first", earlier.name),
                 )),
             });
         }
-        self.name_free(caller, &view.job.name).await?;
-        let task = Self::parse(&view.job.spec.yaml)?;
+        self.name_free(caller, &earlier.name).await?;
+        let task = Self::parse(&earlier.spec.yaml)?;
+        let offer = earlier.spec.offer.to_string();
+        let admitted = self
+            .admit(caller, None, request.overage_confirmed, |terms| {
+                // The same offer where it can still be had, else what the YAML finds now.
+                choose(terms, &task, Some(&offer), None)
+                    .or_else(|_| choose(terms, &task, None, None))
+            })
+            .await?;
+        let yaml = earlier.spec.yaml.clone();
+        let mut spec = spec_of(&task, yaml, &admitted.chosen, earlier.spec.sync.clone());
+        spec.from_step = request.from_step;
+        self.insert(caller, earlier.name.clone(), spec, Some(earlier), key, admitted).await
+    }
+
+    /// Holds a choice against the project's consent, quota and budget.
+    async fn admit(
+        &self,
+        caller: &Caller,
+        max_price: Option<HourlyPrice>,
+        overage_confirmed: bool,
+        choice: impl FnOnce(&Terms<'_>) -> Result<Chosen, Refusal>,
+    ) -> Result<Admitted, Refusal> {
         let project = self.project(caller).await?;
-        let terms = Terms {
+        let chosen = choice(&Terms {
             prices: self.core.parts.prices.as_ref(),
             registry: &self.core.parts.registry,
             consents_no_deadman: project.consents_no_deadman,
             reachable: self.reachable,
-            max_price: None,
-        };
-        let key = view.job.spec.offer.to_string();
-        // The same offer where it can still be had, else what the YAML finds now.
-        let chosen = match choose(&terms, &task, Some(&key), None) {
-            Ok(chosen) => chosen,
-            Err(_) => choose(&terms, &task, None, None)?,
-        };
-        let warning = self.quota(caller, &project, &chosen, request.overage_confirmed).await?;
+            max_price,
+        })?;
+        let quota_warning = self.quota(caller, &project, &chosen, overage_confirmed).await?;
         self.budget(caller, &chosen).await?;
-        let mut spec =
-            spec_of(&task, view.job.spec.yaml.clone(), &chosen, view.job.spec.sync.clone());
-        spec.from_step = request.from_step;
-        let trial = view.job.trials.first().cloned();
-        let job = Job {
-            id: self.fresh_job_id(),
-            version: 0,
-            workspace: caller.workspace.clone(),
-            project: caller.project.clone(),
-            principal: caller.principal.clone(),
-            name: view.job.name.clone(),
-            kind: view.job.kind,
-            spec,
-            trials: Vec::new(),
-            created_at: self.core.parts.clock.now(),
-            resumed: trial.map(|trial| Resumed { job: view.job.id.clone(), trial }),
-            lineage: view.job.lineage.clone(),
-            active: true,
-            deleted_at: None,
-            idempotency_key: request.idempotency_key,
-            request_sha256: request.request_sha256,
-        };
-        let mut submitted = self.insert(caller, job, &chosen).await?;
-        submitted.quota_warning = warning;
-        Ok(submitted)
+        Ok(Admitted { chosen, quota_warning })
     }
 
     async fn insert(
         &self,
         caller: &Caller,
-        mut job: Job,
-        chosen: &Chosen,
+        name: String,
+        spec: JobSpec,
+        earlier: Option<Job>,
+        key: Idempotency,
+        admitted: Admitted,
     ) -> Result<Submitted, Refusal> {
-        let trial_id =
-            TrialId::new(format!("{}.0", job.id)).map_err(|e| Refusal::Internal(e.to_string()))?;
-        job.trials = vec![trial_id.clone()];
+        let chosen = &admitted.chosen;
+        let id = JobId::new(format!("job-{}", self.core.parts.ids.hex(4)))
+            .map_err(|error| Refusal::Internal(error.to_string()))?;
+        let trial_id = TrialId::new(format!("{id}.0"))
+            .map_err(|error| Refusal::Internal(error.to_string()))?;
+        let resumed = earlier.as_ref().and_then(|job| {
+            Some(Resumed { job: job.id.clone(), trial: job.trials.first()?.clone() })
+        });
+        let job = Job {
+            lineage: earlier.as_ref().map_or_else(|| id.clone(), |job| job.lineage.clone()),
+            id,
+            version: 0,
+            workspace: caller.workspace.clone(),
+            project: caller.project.clone(),
+            principal: caller.principal.clone(),
+            name,
+            kind: earlier.map_or(JobKind::Training, |job| job.kind),
+            spec,
+            trials: vec![trial_id.clone()],
+            created_at: self.core.parts.clock.now(),
+            resumed,
+            active: true,
+            deleted_at: None,
+            idempotency_key: key.key.clone(),
+            request_sha256: key.sha256.clone(),
+        };
         let trial = Trial::queued(trial_id, &job, 0);
         let created = self.core.created_event(&job, &trial);
         let transition = Transition {
@@ -173,9 +172,7 @@ impl Jobs {
             Ok(()) => {}
             Err(StoreError::KeyUsed { .. }) => {
                 // Two at once with one key: the other one won.
-                let repeated = self
-                    .repeated(caller, job.idempotency_key.as_deref(), &job.request_sha256)
-                    .await?;
+                let repeated = self.repeated(caller, &key).await?;
                 return repeated.ok_or_else(|| Refusal::Internal("idempotency key".into()));
             }
             Err(error) => return Err(error.into()),
@@ -208,7 +205,7 @@ impl Jobs {
                 START_SECONDS_CLOUD
             },
             warnings,
-            quota_warning: None,
+            quota_warning: admitted.quota_warning,
             repeated: false,
         })
     }
@@ -217,14 +214,13 @@ impl Jobs {
     async fn repeated(
         &self,
         caller: &Caller,
-        key: Option<&str>,
-        request_sha256: &str,
+        request: &Idempotency,
     ) -> Result<Option<Submitted>, Refusal> {
-        let Some(key) = key else { return Ok(None) };
+        let Some(key) = &request.key else { return Ok(None) };
         let Some(view) = self.core.parts.store.job_by_key(&caller.project, key).await? else {
             return Ok(None);
         };
-        if view.job.request_sha256 != request_sha256 {
+        if view.job.request_sha256 != request.sha256 {
             return Err(Refusal::KeyReused { existing: view.job.id });
         }
         Ok(Some(Submitted {
@@ -355,11 +351,6 @@ impl Jobs {
             },
             None => Ok(store.newest_sync(&caller.project, Some(name)).await?.map(|sync| sync.id)),
         }
-    }
-
-    fn fresh_job_id(&self) -> JobId {
-        JobId::new(format!("job-{}", self.core.parts.ids.hex(4)))
-            .expect("hexadecimal digits are valid in an id")
     }
 }
 
