@@ -319,6 +319,8 @@ pub struct TokenCreateArgs {
     pub name: Option<String>,
     #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
     pub scope: Vec<String>,
+    #[arg(long, value_name = "ID")]
+    pub project: Option<String>,
     #[arg(long, value_name = "TIME")]
     pub expires_in: Option<String>,
     #[arg(long, value_name = "DIR")]

@@ -2,7 +2,9 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use runwhere_tests::{Api, Project, PublishedClient, Server, eventually, eventually_within};
+use runwhere_tests::{
+    Api, Project, PublishedClient, Server, ServerOptions, eventually, eventually_within,
+};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -444,7 +446,10 @@ while :; do sleep 1; done
 
 #[test]
 fn tenants_never_see_each_other() {
-    let server = Server::start();
+    let server = Server::start_with(ServerOptions {
+        config: Some("[projects.other]\nworkspace = \"other-company\"\n".to_owned()),
+        ..ServerOptions::default()
+    });
     let api = server.api();
     let data_dir = server.data_dir().to_string_lossy().into_owned();
     let created = server

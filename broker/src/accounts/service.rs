@@ -28,6 +28,9 @@ pub enum AccountError {
     /// No token, not one of ours, revoked or expired.
     #[error("the token is missing, unknown, expired or revoked")]
     Unauthorized,
+    /// No such project.
+    #[error("there is no project {0}")]
+    NoSuchProject(ProjectId),
     /// No such key.
     #[error("there is no token {0}")]
     NoSuchKey(KeyId),
@@ -134,14 +137,56 @@ impl Accounts {
         Ok(Some(token))
     }
 
-    /// Makes a key of the first tenant. The token is shown once; only its hash is kept.
-    pub async fn create(&self, new: NewKey) -> Result<(ApiKey, Secret), AccountError> {
-        let owner = Owner {
-            workspace: WorkspaceId::new(DEFAULT_ID).expect("letters are a valid id"),
-            project: ProjectId::new(DEFAULT_ID).expect("letters are a valid id"),
-            principal: PrincipalId::new(FIRST_PRINCIPAL).expect("letters are a valid id"),
-        };
-        self.create_for(new, owner.workspace, owner.project, owner.principal).await
+    /// Makes a project with its workspace (the first one without) where they are new, and who acts for it.
+    pub async fn make_project(
+        &self,
+        id: ProjectId,
+        workspace: Option<WorkspaceId>,
+    ) -> Result<Project, AccountError> {
+        let workspace = workspace
+            .unwrap_or_else(|| WorkspaceId::new(DEFAULT_ID).expect("letters are a valid id"));
+        let now = self.clock.now();
+        let mut rows = Vec::new();
+        if self.store.workspace(&workspace).await?.is_none() {
+            rows.push(Row::Workspace(Workspace {
+                id: workspace.clone(),
+                name: workspace.to_string(),
+                created_at: now,
+            }));
+            rows.push(Row::Principal(Principal {
+                id: owner_of(&workspace),
+                workspace: workspace.clone(),
+                name: FIRST_PRINCIPAL.to_owned(),
+                created_at: now,
+            }));
+        }
+        rows.push(Row::Project(Project {
+            id: id.clone(),
+            version: 0,
+            workspace,
+            name: id.to_string(),
+            quota: Quota::default(),
+            consents_no_deadman: false,
+            created_at: now,
+        }));
+        self.store.commit(Transition { rows, events: Vec::new() }).await?;
+        let made = self.store.project(&id).await?;
+        made.ok_or(AccountError::NoSuchProject(id))
+    }
+
+    /// Makes a key of a project, the first one without. The token is shown once; only its hash is
+    /// kept.
+    pub async fn create(
+        &self,
+        new: NewKey,
+        project: Option<&ProjectId>,
+    ) -> Result<(ApiKey, Secret), AccountError> {
+        let first = ProjectId::new(DEFAULT_ID).expect("letters are a valid id");
+        let id = project.unwrap_or(&first);
+        let project = self.store.project(id).await?;
+        let project = project.ok_or_else(|| AccountError::NoSuchProject(id.clone()))?;
+        let owner = owner_of(&project.workspace);
+        self.create_for(new, project.workspace, project.id, owner).await
     }
 
     /// Makes a key of any tenant.
@@ -212,6 +257,16 @@ impl Accounts {
         };
         Ok((key, Secret::new(token)))
     }
+}
+
+/// Who acts for a workspace before it has people of its own.
+fn owner_of(workspace: &WorkspaceId) -> PrincipalId {
+    let id = match workspace.as_str() {
+        DEFAULT_ID => FIRST_PRINCIPAL.to_owned(),
+        // Long names meet the length limit by their digest.
+        other => format!("{FIRST_PRINCIPAL}:{}", &hash(other)[..16]),
+    };
+    PrincipalId::new(id).expect("letters and digits are a valid id")
 }
 
 struct Owner {
@@ -298,8 +353,8 @@ mod tests {
             permissions: vec![Permission::TrainingRun],
             expires_in: Some(Duration::from_secs(60)),
         };
-        let (_, brief) = accounts.create(new.clone()).await.unwrap();
-        let (key, other) = accounts.create(NewKey { expires_in: None, ..new }).await.unwrap();
+        let (_, brief) = accounts.create(new.clone(), None).await.unwrap();
+        let (key, other) = accounts.create(NewKey { expires_in: None, ..new }, None).await.unwrap();
         let caller = accounts.authenticate(brief.expose()).await.unwrap();
         assert!(caller.allows(Permission::TrainingRun) && !caller.allows(Permission::Admin));
         clock.advance(Duration::from_secs(60));

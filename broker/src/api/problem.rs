@@ -279,10 +279,10 @@ impl From<AccountError> for Problem {
         match error {
             AccountError::Unauthorized => Self::unauthorized(),
             AccountError::Store(error) => error.into(),
-            other
-            @ (AccountError::NoSuchKey(_) | AccountError::Expiry | AccountError::Write(_)) => {
-                Self::internal(other)
-            }
+            other @ (AccountError::NoSuchKey(_)
+            | AccountError::NoSuchProject(_)
+            | AccountError::Expiry
+            | AccountError::Write(_)) => Self::internal(other),
         }
     }
 }

@@ -45,6 +45,8 @@ impl Default for LocalSettings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProjectSettings {
+    /// The tenant it belongs to, `default` without; both are made at the start where they are new.
+    pub workspace: Option<String>,
     /// GPUs above which a submit needs the user's confirmation.
     pub confirm_above_gpus: Option<u32>,
     /// GPUs above which a submit is refused.

@@ -3,6 +3,7 @@
 mod config;
 mod data_dir;
 mod prices;
+mod projects;
 mod running;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use runwhere_engine::{Budget, Policy, Project};
-use runwhere_model::{ProjectId, Secret};
+use runwhere_engine::Policy;
+use runwhere_model::Secret;
 use runwhere_pricing::{FxTable, PriceOptions, PriceService};
 use runwhere_providers::local::{Local, LocalConfig, UidRange};
 use runwhere_providers::{Clock, Registry, SystemClock};
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
 use super::prices::{Catalogued, keep_fresh, refresh};
+use super::projects::apply_projects;
 use crate::accounts::{AccountError, Accounts};
 use crate::agents::Agents;
 use crate::api::{ApiParts, router};
@@ -24,7 +25,7 @@ use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, SystemIds};
 use crate::server::{App, BindError, Listen, Server};
-use crate::store::{OpenError, Row, SqliteStore, Store, StoreError, Transition};
+use crate::store::{OpenError, SqliteStore, Store, StoreError};
 
 /// How to run a server.
 #[derive(Clone, Debug)]
@@ -120,7 +121,7 @@ impl Running {
             permissions: vec![runwhere_engine::Permission::Admin],
             expires_in: Some(std::time::Duration::from_secs(24 * 3600)),
         };
-        Ok(self.accounts.create(new).await?.1)
+        Ok(self.accounts.create(new, None).await?.1)
     }
 
     /// Takes no more connections, finishes the running requests within bounds, and ends. What
@@ -162,7 +163,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let first_token = accounts
         .first_start(|token| write_whole(&token_path, &format!("{}\n", token.expose())))
         .await?;
-    apply_projects(store.as_ref(), &config, &config_path).await?;
+    apply_projects(&accounts, store.as_ref(), &config, &config_path).await?;
 
     let mut registry = Registry::new();
     let exposed = !address.ip().is_loopback();
@@ -254,56 +255,4 @@ fn ca_pem(tls: &Option<(PathBuf, PathBuf)>) -> Result<Option<String>, ServeError
     std::fs::read_to_string(chain)
         .map(Some)
         .map_err(|source| ServeError::Io { path: chain.clone(), source })
-}
-
-/// Brings the configured quotas and budgets into the store.
-async fn apply_projects(
-    store: &dyn Store,
-    config: &ServerConfig,
-    path: &std::path::Path,
-) -> Result<(), ServeError> {
-    for (id, settings) in &config.projects {
-        let missing = |message: &str| {
-            ServeError::Config(ConfigError::Field {
-                path: path.to_owned(),
-                field: format!("projects.{id}"),
-                message: message.to_owned(),
-            })
-        };
-        let project_id =
-            ProjectId::new(id.clone()).map_err(|_| missing("not a valid project id"))?;
-        let project = store
-            .project(&project_id)
-            .await?
-            .ok_or_else(|| missing("there is no such project; the first one is `default`"))?;
-        let mut rows = Vec::new();
-        let wanted = Project {
-            quota: settings.quota(),
-            consents_no_deadman: settings.consent_no_deadman,
-            ..project.clone()
-        };
-        if wanted != project {
-            rows.push(Row::Project(wanted));
-        }
-        if let Some(limit) = settings.budget(path, id)? {
-            let held = store.budget(&project_id).await?;
-            let mut budget = match held {
-                Some(budget) if budget.currency == limit.currency => budget,
-                Some(_) => {
-                    return Err(missing(
-                        "the budget's currency cannot be changed once money is counted in another",
-                    ));
-                }
-                None => Budget::unlimited(project.workspace.clone(), project_id, limit.currency),
-            };
-            if budget.limit != Some(limit.amount) {
-                budget.limit = Some(limit.amount);
-                rows.push(Row::Budget(budget));
-            }
-        }
-        if !rows.is_empty() {
-            store.commit(Transition { rows, events: Vec::new() }).await?;
-        }
-    }
-    Ok(())
 }

@@ -21,7 +21,8 @@ fn open(named: Option<&PathBuf>, settings: &Settings) -> Outcome<Tokens> {
 pub(super) fn create(args: &TokenCreateArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let tokens = open(args.data_dir.as_ref(), settings)?;
     let (name, expires_in) = (args.name.as_deref(), args.expires_in.as_deref());
-    let made = block_on(tokens.create(name, &args.scope, expires_in))?;
+    let project = args.project.as_deref();
+    let made = block_on(tokens.create(name, &args.scope, project, expires_in))?;
     // The token alone is the data: `TOKEN=$(runwhere token create)` works.
     printer.note(&texts::token_created(&made.id));
     printer.plain(made.token.reveal());
@@ -38,6 +39,7 @@ pub(super) fn list(args: &TokenListArgs, settings: &Settings, printer: &Printer)
         let header = [
             texts::token_column_id(),
             texts::token_column_name(),
+            texts::token_column_project(),
             texts::token_column_scopes(),
             texts::token_column_created(),
             texts::token_column_expires(),
@@ -55,6 +57,7 @@ fn cells(row: &TokenRow) -> Vec<String> {
     vec![
         row.id.clone(),
         row.name.clone(),
+        row.project.clone(),
         row.scopes.join(","),
         row.created_at.clone(),
         dash(&row.expires_at),

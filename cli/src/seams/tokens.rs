@@ -7,7 +7,7 @@ use std::time::Duration;
 use runwhere_broker::accounts::{AccountError, Accounts, NewKey};
 use runwhere_broker::ports::SystemIds;
 use runwhere_broker::store::SqliteStore;
-use runwhere_model::KeyId;
+use runwhere_model::{KeyId, ProjectId};
 use runwhere_providers::SystemClock;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -32,6 +32,8 @@ pub struct TokenRow {
     pub id: String,
     /// Its name.
     pub name: String,
+    /// The project that it is for.
+    pub project: String,
     /// Its permissions.
     pub scopes: Vec<String>,
     /// When it was made.
@@ -63,14 +65,15 @@ impl Tokens {
         Ok(Self(Accounts::new(Arc::new(store), Arc::new(SystemClock), Arc::new(SystemIds))))
     }
 
-    /// Makes a token; with no scopes it may do everything.
+    /// Makes a token; with no scopes it may do everything, without a project it is one of the first.
     ///
     /// # Errors
-    /// Exit code 2 for an unknown scope or a wrong time.
+    /// Exit code 2 for an unknown scope or project or a wrong time.
     pub async fn create(
         &self,
         name: Option<&str>,
         scopes: &[String],
+        project: Option<&str>,
         expires_in: Option<&str>,
     ) -> Outcome<MadeToken> {
         let scopes = if scopes.is_empty() { json!(["admin"]) } else { json!(scopes) };
@@ -80,7 +83,10 @@ impl Tokens {
             permissions: serde_json::from_value(scopes.clone()).map_err(unknown)?,
             expires_in: expires_in.map(span).transpose()?,
         };
-        let (key, secret) = self.0.create(new).await.map_err(failure)?;
+        let project =
+            project.map(|id| ProjectId::new(id).map_err(|_| no_project(id))).transpose()?;
+        let made = self.0.create(new, project.as_ref()).await;
+        let (key, secret) = made.map_err(failure)?;
         let token = Token::new(secret.expose());
         let token = token.ok_or_else(|| Failure::other("token_empty", texts::token_empty()))?;
         Ok(MadeToken { id: key.id.to_string(), token })
@@ -95,6 +101,7 @@ impl Tokens {
         let rows = keys.into_iter().map(|key| TokenRow {
             id: key.id.to_string(),
             name: key.name,
+            project: key.project.to_string(),
             scopes: match serde_json::to_value(&key.permissions) {
                 Ok(Value::Array(scopes)) => {
                     scopes.iter().filter_map(|scope| scope.as_str().map(str::to_owned)).collect()
@@ -126,8 +133,14 @@ impl Tokens {
     }
 }
 
+fn no_project(id: &str) -> Failure {
+    Failure::usage("project_unknown", texts::project_unknown(id))
+        .hint(texts::project_unknown_hint())
+}
+
 fn failure(error: AccountError) -> Failure {
     match error {
+        AccountError::NoSuchProject(id) => no_project(id.as_str()),
         AccountError::Expiry => Failure::usage("expiry", texts::duration_invalid(error)),
         other => Failure::other("accounts", texts::serve_failed(other)),
     }
@@ -175,8 +188,12 @@ mod tests {
         let tokens = Tokens::open(folder.path()).unwrap();
         tokens.0.first_start(|_| Ok(())).await.unwrap();
         let scopes = ["training.run".to_owned()];
-        let made = tokens.create(Some("ci"), &scopes, Some("30d")).await.unwrap();
-        assert!(tokens.create(None, &["fly".to_owned()], None).await.is_err());
+        let made = tokens.create(Some("ci"), &scopes, None, Some("30d")).await.unwrap();
+        assert!(tokens.create(None, &["fly".to_owned()], None, None).await.is_err());
+        for unknown in ["other", "../x", ""] {
+            let refused = tokens.create(None, &[], Some(unknown), None).await;
+            assert_eq!(refused.unwrap_err().code, "project_unknown");
+        }
         let rows = tokens.list().await.unwrap();
         let row = rows.iter().find(|row| row.id == made.id).unwrap();
         assert_eq!((row.name.as_str(), row.scopes.as_slice()), ("ci", scopes.as_slice()));

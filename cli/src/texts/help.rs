@@ -288,6 +288,11 @@ pub const HELP: &[HelpEntry] = &[
         "权限，可重复或用逗号分隔（默认全部）",
         "Permissions, repeated or separated by commas (default: all)",
     ),
+    row(
+        "token create --project",
+        "所属项目（默认第一个）",
+        "Project that it is for (default: the first)",
+    ),
     row("token create --expires-in", "有效期，例如 30d", "Life time, such as 30d"),
     row("token create --data-dir", "服务器的数据目录", "Data folder of the server"),
     with(

@@ -29,12 +29,18 @@ texts! {
     token_unknown(id) "没有 Token '{id}'" "There is no token '{id}'";
     /// Remedy for [`token_unknown`].
     token_unknown_hint() "用 runwhere token list 查看" "runwhere token list shows them";
+    /// No such project.
+    project_unknown(id) "没有项目 '{id}'" "There is no project '{id}'";
+    /// Remedy for [`project_unknown`].
+    project_unknown_hint() "在数据目录的 config.toml 中加入 [projects.<id>]（可选 workspace），然后重启 runwhere serve" "Add [projects.<id>] (and workspace, if it is another tenant) to config.toml in the data folder, then restart runwhere serve";
     /// No tokens.
     no_tokens() "没有 Token" "No tokens";
     /// Column.
     token_column_id() "ID" "ID";
     /// Column.
     token_column_name() "名称" "NAME";
+    /// Column.
+    token_column_project() "项目" "PROJECT";
     /// Column.
     token_column_scopes() "权限" "SCOPES";
     /// Column.
