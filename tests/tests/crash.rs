@@ -109,10 +109,11 @@ fn billed_microseconds(api: &Api, id: &str) -> i64 {
                 total += at(to).as_microsecond() - at(from).as_microsecond();
             }
         }
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => return total,
+        // The cursor is told at the end too: more may be recorded there later.
+        if page["has_more"] == false {
+            return total;
         }
+        cursor = format!("&cursor={}", page["next_cursor"].as_str().expect("a cursor"));
     }
 }
 
