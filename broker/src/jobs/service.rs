@@ -27,12 +27,14 @@ pub struct Jobs {
     pub(super) core: Arc<Core>,
     /// Agents on other machines can reach us.
     pub(super) reachable: bool,
+    /// Held while a job is admitted: two at once must not both take the last of a quota.
+    pub(super) admitting: tokio::sync::Mutex<()>,
 }
 
 impl Jobs {
     /// Jobs of a driver; `reachable` says whether agents on other machines can reach the server.
     pub fn new(core: Arc<Core>, reachable: bool) -> Self {
-        Self { core, reachable }
+        Self { core, reachable, admitting: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn report(&self, view: JobView) -> Result<JobReport, Refusal> {

@@ -56,6 +56,7 @@ impl Jobs {
             message: Words::from_fn(|lang| error.message(lang)),
             suggestion: Some(Words::from_fn(|lang| error.remedy(lang))),
         })?;
+        let _admitting = self.admitting.lock().await;
         self.name_free(caller, &task.job.name).await?;
         let (offer_key, code) = (request.offer_key.as_deref(), request.offer_code.as_deref());
         let admitted = self
@@ -90,6 +91,7 @@ impl Jobs {
                 )),
             });
         }
+        let _admitting = self.admitting.lock().await;
         self.name_free(caller, &earlier.name).await?;
         let task = Self::parse(&earlier.spec.yaml)?;
         let offer = earlier.spec.offer.to_string();
