@@ -152,7 +152,7 @@ impl Core {
             };
             let step = decide(unit.clone(), &context)?;
             drop(context);
-            let transition = transition(&unit, &step);
+            let transition = transition(&unit, &step, now);
             let changed = !transition.rows.is_empty() || !transition.events.is_empty();
             if changed {
                 match self.parts.store.commit(transition).await {
