@@ -3,7 +3,9 @@
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::ports::Room;
 
 /// Whether an error says that there is no space: the disk, the quota or the file size limit.
 pub(crate) fn is_full(error: &io::Error) -> bool {
@@ -11,6 +13,36 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
+}
+
+/// The disk of a folder, less a part that is kept for what runs already: a new job or file is
+/// refused while the log lines and events of the earlier ones can still be stored.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskRoom(PathBuf);
+
+/// Kept back at most.
+const MOST_KEPT: u64 = 64 << 20;
+/// Kept back of a small disk: one part in so many.
+const KEPT_PART: u64 = 16;
+
+impl DiskRoom {
+    /// The room on the disk of an existing folder.
+    pub(crate) fn of(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+}
+
+impl Room for DiskRoom {
+    fn fits(&self, bytes: u64) -> bool {
+        let Ok(disk) = rustix::fs::statvfs(&self.0) else {
+            // Whoever writes hears the reason.
+            return true;
+        };
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let kept = MOST_KEPT.min(total / KEPT_PART);
+        free.checked_sub(kept).is_some_and(|left| left > bytes)
+    }
 }
 
 /// Makes the entries of a folder durable.

@@ -41,6 +41,22 @@ pub trait Prices: fmt::Debug + Send + Sync + 'static {
     fn snapshot(&self) -> String;
 }
 
+/// Space for what is new, beside what running jobs still have to write.
+pub trait Room: fmt::Debug + Send + Sync + 'static {
+    /// Whether so many more bytes fit.
+    fn fits(&self, bytes: u64) -> bool;
+}
+
+/// Space without end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unbounded;
+
+impl Room for Unbounded {
+    fn fits(&self, _bytes: u64) -> bool {
+        true
+    }
+}
+
 /// Lines that the platform adds to a trial's log.
 #[async_trait]
 pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {

@@ -1,6 +1,7 @@
 //! The data folder's disk is full: nothing acknowledged is lost, and it goes on once there is space. Needs root.
 
 use runwhere_tests::{Project, STEADY_PROGRAM, Server, ServerOptions, eventually};
+use serde_json::json;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,10 @@ while [ ! -e "$CONTROL/go" ]; do
 done
 "#;
 
+const LATE: &[u8] = b"late\n";
+/// The hash of [`LATE`].
+const LATE_HASH: &str = "sha256:f152945b358aa26a9e72e25381deff94e254c547089bd690dccd218e9414d148";
+
 #[test]
 fn disk_full_loses_nothing_and_recovers() {
     let disk = SmallDisk::new();
@@ -95,6 +100,11 @@ fn disk_full_loses_nothing_and_recovers() {
         refused.status,
         refused.body
     );
+    assert_eq!(refused.status, 507, "{}", refused.body);
+    let late = json!({"job_name": "late", "files": [{"path": "a", "hash": LATE_HASH, "size": LATE.len()}]});
+    let late = api.post("/api/v1/sync/diff", &late).expect(200);
+    let address = late["files_to_upload"][0]["presigned_url"].as_str().expect("an address");
+    let refused = api.send("PUT", address, &[], Some(LATE.to_vec()));
     assert_eq!(refused.status, 507, "{}", refused.body);
     // Reading still works, and the full disk is no reason to end a task.
     let seen = api.program_lines(&id);

@@ -90,6 +90,13 @@ impl Problem {
         .reason("storage_full")
     }
 
+    /// The same as an answer to "are you ready": 503.
+    pub(crate) fn unready(mut self) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        (self.0.status, self.0.code) = (status, i64::from(status.as_u16()));
+        self
+    }
+
     /// 500; the cause is logged, not told.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");

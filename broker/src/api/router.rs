@@ -37,11 +37,14 @@ async fn health() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-/// The store answers, and the server is not about to end.
+/// The store answers, there is room for new jobs, and the server is not about to end.
 async fn ready(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     let unready = |zh, en| Problem::new(StatusCode::SERVICE_UNAVAILABLE, Words::new(zh, en));
     if *api.parts.closing.borrow() {
         return Err(unready("服务器正在关闭", "the server is shutting down"));
+    }
+    if !api.parts.room.fits(0) {
+        return Err(Problem::storage_full().unready());
     }
     match api.parts.store.next_due().await {
         Ok(_) => Ok(Json(json!({ "status": "ready" })).into_response()),

@@ -17,7 +17,7 @@ use super::runwhere::{CnyRates, JobService};
 use crate::accounts::{Accounts, Caller};
 use crate::blobs::Blobs;
 use crate::logs::Logs;
-use crate::ports::Ids;
+use crate::ports::{Ids, Room};
 use crate::store::Store;
 use crate::sync::{Syncs, Tickets};
 
@@ -28,6 +28,8 @@ pub struct ApiParts {
     pub store: Arc<dyn Store>,
     /// Jobs.
     pub jobs: Arc<dyn JobService>,
+    /// Space for what is new.
+    pub room: Arc<dyn Room>,
     /// Agents.
     pub agents: Arc<dyn AgentService>,
     /// File contents.

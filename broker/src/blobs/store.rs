@@ -10,7 +10,8 @@ use sha2::Digest as _;
 
 use super::BlobError;
 use super::writer::{BlobWriter, Encoding};
-use crate::disk;
+use crate::disk::{self, DiskRoom};
+use crate::ports::Room as _;
 
 /// The content-addressed store of one data folder.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Blobs {
     }
 
     /// Starts to store content of a known digest and size; nothing is visible until
-    /// [`BlobWriter::finish`].
+    /// [`BlobWriter::finish`]. What would leave running jobs no room is [`BlobError::Full`] at once.
     pub async fn begin(
         &self,
         project: &ProjectId,
@@ -43,8 +44,14 @@ impl Blobs {
     ) -> Result<BlobWriter, BlobError> {
         let place = self.place(project, &sha256);
         let temporary = self.root.join(TEMPORARY);
-        disk::blocking(move || BlobWriter::create(&temporary, place, sha256, size, encoding))
-            .await?
+        let room = DiskRoom::of(&self.root);
+        disk::blocking(move || {
+            if !room.fits(size) {
+                return Err(BlobError::Full);
+            }
+            BlobWriter::create(&temporary, place, sha256, size, encoding)
+        })
+        .await?
     }
 
     /// The size of content that the project has stored.

@@ -16,6 +16,7 @@ use crate::api::runwhere::{
 };
 use crate::api::text::Words;
 use crate::driver::{Core, DriveError};
+use crate::ports::{Room, Unbounded};
 use crate::store::{JobQuery, JobView, Row, StoreError, Transition};
 
 /// How long a stop waits for the confirmed release before it answers how far it is.
@@ -29,12 +30,20 @@ pub struct Jobs {
     pub(super) reachable: bool,
     /// Held while a job is admitted: two at once must not both take the last of a quota.
     pub(super) admitting: tokio::sync::Mutex<()>,
+    pub(super) room: Arc<dyn Room>,
 }
 
 impl Jobs {
     /// Jobs of a driver; `reachable` says whether agents on other machines can reach the server.
     pub fn new(core: Arc<Core>, reachable: bool) -> Self {
-        Self { core, reachable, admitting: tokio::sync::Mutex::default() }
+        let admitting = tokio::sync::Mutex::default();
+        Self { core, reachable, admitting, room: Arc::new(Unbounded) }
+    }
+
+    /// The same jobs, none of them new while there is no room.
+    #[must_use]
+    pub fn within(self, room: Arc<dyn Room>) -> Self {
+        Self { room, ..self }
     }
 
     pub(super) fn report(&self, view: JobView) -> Result<JobReport, Refusal> {

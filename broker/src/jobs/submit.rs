@@ -108,7 +108,7 @@ impl Jobs {
         self.insert(caller, earlier.name.clone(), spec, Some(earlier), key, admitted).await
     }
 
-    /// Holds a choice against the project's consent, quota and budget.
+    /// Holds a choice against the disk and the project's consent, quota and budget.
     async fn admit(
         &self,
         caller: &Caller,
@@ -116,6 +116,9 @@ impl Jobs {
         overage_confirmed: bool,
         choice: impl FnOnce(&Terms<'_>) -> Result<Chosen, Refusal>,
     ) -> Result<Admitted, Refusal> {
+        if !self.room.fits(0) {
+            return Err(Refusal::StorageFull);
+        }
         let project = self.project(caller).await?;
         let chosen = choice(&Terms {
             prices: self.core.parts.prices.as_ref(),

@@ -20,10 +20,11 @@ use crate::accounts::{AccountError, Accounts};
 use crate::agents::Agents;
 use crate::api::{ApiParts, router};
 use crate::blobs::{BlobError, Blobs};
+use crate::disk::DiskRoom;
 use crate::driver::{Core, CoreParts};
 use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
-use crate::ports::{Ids, SystemIds};
+use crate::ports::{Ids, Room, SystemIds};
 use crate::server::{App, BindError, Listen, Server};
 use crate::store::{OpenError, SqliteStore, Store, StoreError};
 
@@ -206,9 +207,12 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     });
     core.recover().await?;
     let (closing, closed) = watch::channel(false);
+    let room: Arc<dyn Room> = Arc::new(DiskRoom::of(data.root()));
+    let jobs = Jobs::new(Arc::clone(&core), public_url.is_some() || exposed);
     let parts = ApiParts {
         store,
-        jobs: Arc::new(Jobs::new(Arc::clone(&core), public_url.is_some() || exposed)),
+        jobs: Arc::new(jobs.within(Arc::clone(&room))),
+        room,
         agents: Arc::new(Agents::new(Arc::clone(&core), Arc::new(logs.clone()))),
         blobs,
         logs,

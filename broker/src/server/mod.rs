@@ -1,5 +1,6 @@
 //! The HTTP server: listening, TLS, what every request goes through, and a shutdown that drains.
 
+mod leftover;
 mod listen;
 mod outer;
 

@@ -17,6 +17,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
+use super::leftover::watched;
 use crate::api::problem::Problem;
 use crate::api::text::{Words, language_of};
 
@@ -45,7 +46,9 @@ impl App {
         let id = request_id(&request);
         let method = request.method().clone();
         let path = loggable(request.uri().path());
+        let (request, mut left) = watched(request);
         let answer = AssertUnwindSafe(self.route(request)).catch_unwind().await;
+        left.take_in().await;
         let response = answer.unwrap_or_else(|_| {
             // The panic itself was reported by its hook.
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

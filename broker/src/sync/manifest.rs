@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use runwhere_agent::protocol::Digest;
 use runwhere_engine::SyncedFile;
 use serde::Deserialize;
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Most files of one sync.
 pub const MAX_FILES: usize = 200_000;
@@ -49,8 +50,8 @@ pub enum ManifestError {
     /// Twice in the list.
     #[error("{0:?} is listed twice")]
     Twice(String),
-    /// Two names that are one where case does not count.
-    #[error("{0:?} and {1:?} differ only in letter case")]
+    /// Two names that are one where case, or how an accent is encoded, does not count.
+    #[error("{0:?} and {1:?} differ only in letter case or in how accents are encoded")]
     Case(String, String),
     /// A file that is also a folder.
     #[error("{0:?} is listed as a file and as a folder")]
@@ -81,7 +82,7 @@ impl Manifest {
             return Err(ManifestError::TooMany(listed.len()));
         }
         let mut files = Vec::with_capacity(listed.len());
-        let mut folded: HashMap<String, &str> = HashMap::with_capacity(listed.len());
+        let mut folded: Vec<(String, &str)> = Vec::with_capacity(listed.len());
         let mut sizes: HashMap<Digest, u64> = HashMap::with_capacity(listed.len());
         let mut total: u64 = 0;
         for file in listed {
@@ -96,17 +97,13 @@ impl Manifest {
             if *sizes.entry(digest).or_insert(file.size) != file.size {
                 return Err(ManifestError::Sizes(short(path)));
             }
-            match folded.insert(path.to_lowercase(), path) {
-                Some(other) if other == path => return Err(ManifestError::Twice(short(path))),
-                Some(other) => return Err(ManifestError::Case(short(other), short(path))),
-                None => {}
-            }
+            folded.push((fold(path), path));
             files.push((path.to_owned(), digest, file.size));
         }
         if total > MAX_TOTAL_BYTES {
             return Err(ManifestError::TooLargeInSum);
         }
-        folders_apart(&files, &folded)?;
+        apart(&mut folded)?;
         files.sort_unstable();
         Ok(Self { files })
     }
@@ -134,24 +131,36 @@ impl Manifest {
     }
 }
 
-/// No file lies below another file, also where case does not count; and folders do not differ
-/// only in case.
-fn folders_apart(
-    files: &[(String, Digest, u64)],
-    folded: &HashMap<String, &str>,
-) -> Result<(), ManifestError> {
-    let mut folders: HashMap<String, &str> = HashMap::new();
-    for (path, _, _) in files {
-        for (at, _) in path.match_indices('/') {
-            let folder = &path[..at];
-            let lower = folder.to_lowercase();
-            if folded.contains_key(&lower) {
-                return Err(ManifestError::FileAndFolder(short(folder)));
-            }
-            let other = *folders.entry(lower).or_insert(folder);
-            if other != folder {
-                return Err(ManifestError::Case(short(other), short(folder)));
-            }
+/// A path as a file system sees it that knows neither letter case nor ways to encode an accent.
+fn fold(path: &str) -> String {
+    if path.is_ascii() {
+        return path.to_ascii_lowercase();
+    }
+    // Upper case first: some letters have two small forms.
+    path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect()
+}
+
+/// No file is listed twice or lies below another file, and no two names of files or folders fold to
+/// one. In the order of their parts all paths with a common beginning are neighbours, so that
+/// looking at neighbours is enough, however deep they are.
+fn apart(folded: &mut [(String, &str)]) -> Result<(), ManifestError> {
+    folded.sort_unstable_by(|(one_folded, one), (other_folded, other)| {
+        one_folded.split('/').cmp(other_folded.split('/')).then_with(|| one.cmp(other))
+    });
+    for pair in folded.windows(2) {
+        let [(one_folded, one), (other_folded, other)] = pair else { continue };
+        if one == other {
+            return Err(ManifestError::Twice(short(one)));
+        }
+        let same = one_folded.split('/').zip(other_folded.split('/')).take_while(|(a, b)| a == b);
+        let same = same.count();
+        let start = |path: &str| path.split('/').take(same).collect::<Vec<_>>().join("/");
+        let (one_start, other_start) = (start(one), start(other));
+        if one_folded.split('/').count() == same && other_folded.split('/').count() > same {
+            return Err(ManifestError::FileAndFolder(short(&other_start)));
+        }
+        if one_start != other_start {
+            return Err(ManifestError::Case(short(&one_start), short(&other_start)));
         }
     }
     Ok(())
@@ -241,8 +250,20 @@ mod tests {
         assert_eq!(check(&["a", "a"]), E::Twice("a".into()));
         assert_eq!(check(&["Ä/x", "ä/x"]), E::Case("Ä/x".into(), "ä/x".into()));
         assert_eq!(check(&["D/x", "d/y"]), E::Case("D".into(), "d".into()));
+        assert_eq!(check(&["é", "e\u{301}"]), E::Case("e\u{301}".into(), "é".into()));
+        assert_eq!(check(&["É/x", "e\u{301}/y"]), E::Case("É".into(), "e\u{301}".into()));
+        assert_eq!(check(&["ας", "ασ/x"]), E::FileAndFolder("ασ".into()));
         assert_eq!(check(&["a", "a/b"]), E::FileAndFolder("a".into()));
-        assert_eq!(check(&["A", "a/b"]), E::FileAndFolder("a".into()));
+        // Sorted as bytes, others stand between the two.
+        assert_eq!(check(&["A", "a-", "a.b", "a/b"]), E::FileAndFolder("a".into()));
+        assert_eq!(check(&["x/D/1", "x/c", "x/e", "x/d/2"]), E::Case("x/D".into(), "x/d".into()));
+    }
+
+    #[test]
+    fn many_deep_paths_are_checked_in_bounded_time_and_space() {
+        let files: Vec<_> =
+            (0..2000).map(|n| file(&format!("{n}/{}x", "a/".repeat(500)))).collect();
+        assert_eq!(Manifest::check(&files).unwrap().files().len(), 2000);
     }
 
     #[test]

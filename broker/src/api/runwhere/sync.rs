@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use runwhere_engine::Permission;
-use runwhere_model::SyncId;
+use runwhere_model::{Lang, SyncId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::api::state::{Api, Signed};
 use crate::api::text::{Words, plain};
 use crate::blobs::Encoding;
 use crate::sync::{ListedFile, MAX_FILES, Manifest, ManifestError, SyncError, TicketError};
+use crate::task::check_job_name;
 
 /// Paths named in a refusal.
 const NAMED: usize = 100;
@@ -183,16 +184,13 @@ async fn upload(
     Ok(Json(body).into_response())
 }
 
-/// The name is a label of the sync here; whether a job may have it is the task file's rule.
+/// A sync is of a task's name, so it keeps the rule of those.
 fn job_name(name: &str) -> Result<(), Problem> {
-    if (1..=63).contains(&name.len()) && !name.chars().any(char::is_control) {
-        return Ok(());
-    }
-    Err(Problem::invalid(
-        "字段 job_name 必须是 1 到 63 个字符",
-        "the field job_name has 1 to 63 characters",
-    )
-    .with("field", "job_name"))
+    check_job_name(name).map_err(|error| {
+        Problem::invalid(error.message(Lang::Zh), error.message(Lang::En))
+            .suggest(error.remedy(Lang::Zh), error.remedy(Lang::En))
+            .with("field", "job_name")
+    })
 }
 
 /// Checking a large manifest takes a while.
@@ -220,7 +218,7 @@ impl From<ManifestError> for Problem {
             }
             ManifestError::Twice(path) => format!("文件 {} 在清单中重复", shown(path)),
             ManifestError::Case(one, other) => {
-                format!("{} 与 {} 只有大小写不同", shown(one), shown(other))
+                format!("{} 与 {} 只有大小写或字符编码方式不同", shown(one), shown(other))
             }
             ManifestError::FileAndFolder(path) => {
                 format!("{} 既是文件又是目录", shown(path))

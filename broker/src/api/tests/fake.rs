@@ -96,6 +96,7 @@ impl Site {
         let agents = Arc::new(FakeAgents::default());
         let closing = watch::Sender::new(false);
         let parts = ApiParts {
+            room: Arc::new(crate::ports::Unbounded),
             store: store.clone(),
             jobs: jobs.clone(),
             agents: agents.clone(),

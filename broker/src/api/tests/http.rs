@@ -73,6 +73,39 @@ async fn raw(address: std::net::SocketAddr, request: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_refusal_is_heard_by_who_still_sends() {
+    let site = Site::new().await;
+    let listen = Listen { address: ([127, 0, 0, 1], 0).into(), tls: None };
+    let server = Server::bind(&listen).await.unwrap();
+    let address = server.address();
+    let running = tokio::spawn(server.run(site.app.clone(), site.closing.subscribe()));
+    let refused = "PUT /api/v1/uploads/none HTTP/1.1\r\nhost: x\r\n";
+    let body = vec![b'x'; 16 << 20];
+    let head = format!("{refused}content-length: {}\r\n\r\n", body.len());
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // Twice on one connection: what was left is not taken for the next request.
+    for _ in 0..2 {
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut said = vec![0; length.unwrap().parse().unwrap()];
+        stream.read_exact(&mut said).await.unwrap();
+    }
+    // Who asks first is refused without being told to send.
+    let asks =
+        format!("{refused}connection: close\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n");
+    assert!(raw(address, &asks).await.starts_with("HTTP/1.1 403"));
+    site.closing.send_replace(true);
+    tokio::time::timeout(Duration::from_secs(10), running).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_shutdown_answers_what_runs_and_ends_long_polls() {
     let site = Site::new().await;
     let listen = Listen { address: ([127, 0, 0, 1], 0).into(), tls: None };
