@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use runwhere_engine::Quota;
 use runwhere_model::Money;
 use runwhere_pricing::FxSettings;
-use runwhere_providers::local::GpuList;
+use runwhere_providers::local::{GpuList, UidRange};
 use serde::Deserialize;
 
 /// All settings; every one has a default.
@@ -115,6 +115,7 @@ impl ServerConfig {
         })?;
         config.local.gpu_list(path)?;
         config.local.price(path)?;
+        config.local.uids(path)?;
         for (id, project) in &config.projects {
             project.budget(path, id)?;
         }
@@ -135,10 +136,28 @@ impl LocalSettings {
     pub fn price(&self, path: &Path) -> Result<Option<Money>, ConfigError> {
         self.price_per_hour
             .as_deref()
-            .map(|text| {
-                text.parse::<Money>().map_err(|error| field(path, "local.price_per_hour", &error))
+            .map(|text| match text.parse::<Money>() {
+                Ok(price) if price.amount > rust_decimal::Decimal::ZERO => Ok(price),
+                Ok(_) => Err(field(path, "local.price_per_hour", &"expected more than 0")),
+                Err(error) => Err(field(path, "local.price_per_hour", &error)),
             })
             .transpose()
+    }
+}
+
+impl LocalSettings {
+    /// The user ids for user code.
+    pub fn uids(&self, path: &Path) -> Result<Option<UidRange>, ConfigError> {
+        let Some((first, last)) = self.run_as_uids else { return Ok(None) };
+        let count = last.checked_sub(first).and_then(|more| more.checked_add(1));
+        match count {
+            Some(count) if first >= 1000 => Ok(Some(UidRange { first, count })),
+            _ => Err(field(
+                path,
+                "local.run_as_uids",
+                &"expected the first and the last of some user ids from 1000 on, such as [20000, 20063]",
+            )),
+        }
     }
 }
 
@@ -160,5 +179,65 @@ fn field(path: &Path, field: &str, error: &dyn std::fmt::Display) -> ConfigError
         path: path.to_owned(),
         field: field.to_owned(),
         message: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ServerConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        ServerConfig::read(&path).map_err(|error| error.to_string())
+    }
+
+    /// The page for operators shows a file that works, with every key there is.
+    #[test]
+    fn the_documented_example_is_read() {
+        let page = include_str!("../../../docs/config.md");
+        let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let config = read(example.unwrap()).unwrap();
+        // Without `..`: a new key must be shown too.
+        let ServerConfig { local, fx, projects } = config;
+        let LocalSettings { enabled, gpus, price_per_hour, run_as_uids } = local;
+        assert!(enabled);
+        assert_eq!(gpus.as_deref(), Some("a100-80g:8"));
+        assert_eq!(price_per_hour.as_deref(), Some("36.44 CNY"));
+        assert_eq!(run_as_uids, Some((20_000, 20_063)));
+        let FxSettings { max_age_days, rates } = &fx;
+        assert_eq!((*max_age_days, rates.len()), (Some(90), 1));
+        runwhere_pricing::FxTable::new(&fx).unwrap();
+        let ProjectSettings {
+            workspace: None,
+            confirm_above_gpus: Some(8),
+            max_gpus: Some(16),
+            overage_unit_price: Some(_),
+            budget: Some(_),
+            consent_no_deadman: false,
+        } = &projects["default"]
+        else {
+            panic!("{projects:?}");
+        };
+        assert_eq!(projects["vision"].workspace.as_deref(), Some("acme"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_by_name() {
+        assert!(read("").is_ok());
+        for (text, named) in [
+            ("[local]\ngpu = \"t4:1\"", "gpu"),
+            ("[local]\ngpus = \"t5:1\"", "local.gpus"),
+            ("[local]\nprice_per_hour = \"36.44\"", "local.price_per_hour"),
+            ("[local]\nprice_per_hour = \"0 CNY\"", "local.price_per_hour"),
+            ("[local]\nrun_as_uids = [20063, 20000]", "local.run_as_uids"),
+            ("[local]\nrun_as_uids = [0, 10]", "local.run_as_uids"),
+            ("[projects.a]\nbudget = \"much\"", "projects.a.budget"),
+            ("[fx]\nmax_age = 3", "max_age"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(named) && error.contains("config.toml"), "{error}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use runwhere_engine::Policy;
 use runwhere_model::Secret;
 use runwhere_pricing::{FxTable, PriceOptions, PriceService};
-use runwhere_providers::local::{Local, LocalConfig, UidRange};
+use runwhere_providers::local::{Local, LocalConfig};
 use runwhere_providers::{Clock, Registry, SystemClock};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -180,10 +180,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         local.gpus = config.local.gpu_list(&config_path)?;
         local.price_per_hour = config.local.price(&config_path)?;
         local.pretend = options.try_locally;
-        local.drop_to = config.local.run_as_uids.map(|(first, last)| UidRange {
-            first,
-            count: last.saturating_sub(first).saturating_add(1),
-        });
+        local.drop_to = config.local.uids(&config_path)?;
         local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }
