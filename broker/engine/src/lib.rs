@@ -6,6 +6,8 @@
 //! it performs the returned [`Call`], so that a crash at any point leaves a state from which the
 //! same functions go on.
 
+#![deny(clippy::float_arithmetic)]
+
 pub mod account;
 pub mod budget;
 pub mod event;

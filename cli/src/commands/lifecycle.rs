@@ -32,7 +32,12 @@ pub(super) async fn stop(name: &str, settings: &Settings, printer: &Printer) -> 
         job = describe::fetch(&client, &id).await?;
     }
     let confirmed = View(&job).flag("cleanup_confirmed") != Some(false);
-    printer.out(&if confirmed { texts::stopped(&id) } else { texts::stopping(&id) });
+    let status = View(&job).text("status").unwrap_or_default();
+    printer.out(&match (confirmed, status.as_str()) {
+        (true, "succeeded" | "failed") => texts::ended_already(&id, status),
+        (true, _) => texts::stopped(&id),
+        (false, _) => texts::stopping(&id),
+    });
     let mut report = answer;
     report["cleanup_confirmed"] = json!(View(&job).flag("cleanup_confirmed"));
     printer.json(&report);

@@ -115,6 +115,8 @@ texts! {
     reason_lost() "执行中断，未重新运行" "the execution was lost and not run again";
     /// Stopped.
     stopped(name) "✓ 作业 {name} 已停止，GPU 已释放，计费停止" "✓ Job {name} stopped, GPUs released, billing stopped";
+    /// Nothing to stop.
+    ended_already(name, status) "✓ 作业 {name} 此前已结束（{status}），GPU 已释放，计费停止" "✓ Job {name} had already ended ({status}), GPUs released, billing stopped";
     /// Stop accepted, release not yet confirmed.
     stopping(name) "✓ 作业 {name} 正在停止；释放确认后计费停止（runwhere describe job {name} 查看）" "✓ Job {name} is stopping; billing ends with the confirmed release (see runwhere describe job {name})";
     /// Deleted.

@@ -4,6 +4,8 @@
 //! [`Offer`] is something one can rent now and is named by an [`OfferKey`]; a node is the machine;
 //! a [`ProviderError`] says whether the failed call may have had an effect.
 
+#![deny(clippy::float_arithmetic)]
+
 pub mod capability;
 pub mod code;
 pub mod cost;

@@ -299,7 +299,11 @@ async fn page(
     ended: bool,
     lang: Lang,
 ) -> Result<Value, Problem> {
-    let cursor: Cursor = after.parse().map_err(|_| bad_cursor())?;
+    // An empty cursor is the beginning, so that a client can page through a whole log.
+    let cursor = match after {
+        "" => Cursor::default(),
+        after => after.parse().map_err(|_| bad_cursor())?,
+    };
     let mut follower = api.parts.logs.follow(trial, cursor, lang).await?;
     let (mut lines, mut bytes, mut more) = (Vec::new(), 0, true);
     while lines.len() < limit && bytes < MAX_LOG_TEXT {
