@@ -43,7 +43,11 @@ impl Phase {
     pub fn wait(self, server: &Server, api: &Api, job: &str, control: &Control, earlier: usize) {
         let what = format!("{job} is {self:?}");
         let nodes = || {
-            fs::read_dir(server.data_dir().join("local")).into_iter().flatten().flatten().count()
+            let entries = fs::read_dir(server.data_dir().join("local")).into_iter().flatten();
+            let nodes = entries
+                .flatten()
+                .filter(|entry| entry.file_name().to_string_lossy().starts_with("node-"));
+            nodes.count()
         };
         match self {
             Phase::Submitted => {}

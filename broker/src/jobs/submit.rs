@@ -48,15 +48,16 @@ impl Jobs {
         request: SubmitRequest,
     ) -> Result<Submitted, Refusal> {
         let key = Idempotency { key: request.idempotency_key, sha256: request.request_sha256 };
-        if let Some(repeated) = self.repeated(caller, &key).await? {
-            return Ok(repeated);
-        }
         let task = Self::parse(&request.yaml)?;
         task.require_gpu().map_err(|error| Refusal::Invalid {
             message: Words::from_fn(|lang| error.message(lang)),
             suggestion: Some(Words::from_fn(|lang| error.remedy(lang))),
         })?;
         let _admitting = self.admitting.lock().await;
+        // In its turn: of two at once with one key the second finds the first one's job.
+        if let Some(repeated) = self.repeated(caller, &key).await? {
+            return Ok(repeated);
+        }
         self.name_free(caller, &task.job.name).await?;
         let (offer_key, code) = (request.offer_key.as_deref(), request.offer_code.as_deref());
         let admitted = self
@@ -75,6 +76,7 @@ impl Jobs {
         request: ResumeRequest,
     ) -> Result<Submitted, Refusal> {
         let key = Idempotency { key: request.idempotency_key, sha256: request.request_sha256 };
+        let _admitting = self.admitting.lock().await;
         if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
         }
@@ -91,7 +93,6 @@ impl Jobs {
                 )),
             });
         }
-        let _admitting = self.admitting.lock().await;
         self.name_free(caller, &earlier.name).await?;
         let task = Self::parse(&earlier.spec.yaml)?;
         let offer = earlier.spec.offer.to_string();

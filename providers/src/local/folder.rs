@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runwhere_model::{
@@ -153,6 +153,37 @@ impl Allocation {
             None => Ok(self.belongings().unrecorded_agent()?.is_some()),
         }
     }
+}
+
+/// The record's file in an allocation's folder.
+pub(super) fn record_of(folder: &Path) -> PathBuf {
+    folder.join(RECORD_FILE)
+}
+
+/// Reads a record's file; `None` where there is none or it was torn by a crash.
+pub(super) fn read_record(path: &Path) -> io::Result<Option<Record>> {
+    match read_json::<Record>(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        read => Ok(read?.filter(|record| record.version == RECORD_VERSION)),
+    }
+}
+
+/// Writes again what must stay of an allocation while it lives: its record and its meter's start.
+pub(super) fn restore(folder: &Path, record: &Record) -> io::Result<()> {
+    match fs::symlink_metadata(folder) {
+        Ok(found) if found.is_dir() => {}
+        // Something else was put in its place.
+        Ok(_) => fs::remove_file(folder)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    write_json(folder, RECORD_FILE, record)?;
+    if meter::read(folder)?.started_at.is_none() {
+        meter::append(folder, Reading::Start, record.created_at)?;
+    }
+    Ok(())
 }
 
 /// Reads an allocation; `None` where there is no such folder.

@@ -19,6 +19,9 @@ use super::folder::{self, Allocation, Grant};
 use super::meter::{self, Reading};
 
 const LOCK_FILE: &str = "lock";
+/// A copy of each allocation's record, away from where its programs work: what they destroy in
+/// their own folder must not make us forget what they hold.
+const RECORDS_FOLDER: &str = "records";
 const NODE_PREFIX: &str = "node-";
 /// Folders that are being filled or thrown away; nobody's once the lock is free.
 const SCRATCH_PREFIX: &str = ".scratch-";
@@ -33,6 +36,8 @@ pub(super) struct Store {
     root: PathBuf,
     /// Ended allocations never change: they are read once.
     ended: Arc<Mutex<HashMap<NodeId, Allocation>>>,
+    /// Two readers must not restore one folder at once.
+    restoring: Arc<Mutex<()>>,
 }
 
 /// What the folders say.
@@ -83,7 +88,12 @@ impl Store {
         if others_enter {
             fs::set_permissions(&root, fs::Permissions::from_mode(0o711))?;
         }
-        let store = Self { root: fs::canonicalize(root)?, ended: Arc::default() };
+        let store = Self {
+            root: fs::canonicalize(root)?,
+            ended: Arc::default(),
+            restoring: Arc::default(),
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(store.records())?;
         // Fails now rather than at the first launch where the folder cannot be written.
         store.lock_file()?;
         Ok(store)
@@ -131,9 +141,13 @@ impl Store {
     /// Reads all allocations.
     pub(super) fn scan(&self) -> io::Result<Scan> {
         let mut scan = Scan::default();
-        for entry in fs::read_dir(&self.root)? {
-            let name = entry?.file_name();
-            let Some(node) = name.to_str().and_then(node_of_folder) else { continue };
+        let mut nodes = BTreeSet::new();
+        for folder in [&self.root, &self.records()] {
+            for entry in fs::read_dir(folder)? {
+                nodes.extend(entry?.file_name().to_str().and_then(node_of_folder));
+            }
+        }
+        for node in nodes {
             match self.read(&node) {
                 Ok(Some(allocation)) => scan.allocations.push(allocation),
                 // Pruned while we looked.
@@ -157,7 +171,19 @@ impl Store {
         if let Some(allocation) = self.remembered().get(node) {
             return Ok(Some(allocation.clone()));
         }
-        let allocation = folder::read(&self.folder(node))?;
+        let allocation = match folder::read(&self.folder(node)) {
+            Ok(Some(allocation)) if allocation.meter.started_at.is_some() => Some(allocation),
+            other => match folder::read_record(&self.record(node))? {
+                None => other?,
+                Some(record) => {
+                    tracing::warn!(%node, "an allocation's folder lost its record; it is written again");
+                    let _one =
+                        self.restoring.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    folder::restore(&self.folder(node), &record)?;
+                    folder::read(&self.folder(node))?
+                }
+            },
+        };
         if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.ended()) {
             self.remembered().insert(node.clone(), allocation.clone());
         }
@@ -189,12 +215,20 @@ impl Store {
         folder::fill(&scratch, request, grant)?;
         fs::rename(&scratch, &target)?;
         self.sync()?;
+        // Last: a copy without a folder would be taken for an allocation that was destroyed.
+        fs::copy(folder::record_of(&target), self.record(&grant.node))?;
+        File::open(self.record(&grant.node))?.sync_all()?;
+        File::open(self.records())?.sync_all()?;
         Ok(target)
     }
 
     /// Throws an allocation away in which nothing runs; quiet where there is none. Under the lock.
     pub(super) fn discard(&self, node: &NodeId) -> io::Result<()> {
         let scratch = self.scratch(node);
+        match fs::remove_file(self.record(node)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         match fs::rename(self.folder(node), &scratch) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => {
@@ -264,6 +298,14 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    fn records(&self) -> PathBuf {
+        self.root.join(RECORDS_FOLDER)
+    }
+
+    fn record(&self, node: &NodeId) -> PathBuf {
+        self.records().join(node.as_str())
     }
 
     fn scratch(&self, node: &NodeId) -> PathBuf {

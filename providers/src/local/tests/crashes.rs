@@ -184,6 +184,37 @@ async fn with_a_damaged_folder_absence_proves_nothing() {
 }
 
 #[tokio::test]
+async fn a_program_that_destroys_its_folder_is_still_known_and_ended() {
+    let bench = bench(QUIET_AGENT, |_| {}).await;
+    for (number, whole) in [(1, false), (2, true)] {
+        let launch = request(number, "a100-80g.x2");
+        let node = bench.local.launch(&launch).await.unwrap().node;
+        let folder = bench.folder_of(&node);
+        let started = meter::read(&folder).unwrap().started_at;
+        let agent = agent_pid(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        if !whole {
+            std::fs::create_dir(&folder).unwrap();
+            kill(agent);
+            until("the agent ends", async || (!runs(agent)).then_some(())).await;
+        }
+        // By itself, by its lease, and in what is taken of the machine.
+        let phase = if whole { NodePhase::Running } else { NodePhase::Stopped };
+        assert_eq!(bench.phase(&node).await, phase);
+        let found = bench.local.find(&launch.lease).await.unwrap();
+        assert!(found.complete && found.nodes[0].started_at == started, "{found:?}");
+        let full = bench.local.launch(&request(9, "a100-80g.x1")).await.unwrap_err();
+        assert_eq!((full.kind, full.effect), (ErrorKind::Capacity, Effect::None));
+        let ended = bench.local.terminate(&node).await.unwrap();
+        assert!(matches!(ended, Terminated::Gone { stopped_at: Some(_) }), "{ended:?}");
+        assert!(!runs(agent));
+        assert_eq!(bench.phase(&node).await, NodePhase::Gone);
+    }
+    bench.local.launch(&request(3, "a100-80g.x1")).await.unwrap();
+    end_all(&bench.local).await;
+}
+
+#[tokio::test]
 async fn an_agent_that_cannot_start_leaves_nothing() {
     for program in ["/no/such/program", "/proc/version"] {
         let bench = bench(QUIET_AGENT, |config| config.agent_program = program.into()).await;
@@ -193,8 +224,11 @@ async fn an_agent_that_cannot_start_leaves_nothing() {
         assert!(error.to_string().contains(program), "{error}");
         let found = bench.local.find(&request.lease).await.unwrap();
         assert!(found.complete && found.nodes.is_empty());
-        let names = std::fs::read_dir(bench.root()).unwrap();
-        assert_eq!(names.map(|e| e.unwrap().file_name()).collect::<Vec<_>>(), ["lock"]);
+        let mut names: Vec<_> =
+            std::fs::read_dir(bench.root()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["lock", "records"]);
+        assert_eq!(std::fs::read_dir(bench.root().join("records")).unwrap().count(), 0);
     }
 }
 
