@@ -439,6 +439,33 @@ while :; do sleep 1; done
 }
 
 #[test]
+fn a_program_with_a_user_of_its_own_cannot_read_the_data_folder() {
+    let server = Server::start_with(ServerOptions {
+        config: Some("[local]\nrun_as_uids = [61000, 61010]\n".to_owned()),
+        ..ServerOptions::default()
+    });
+    let program = format!(
+        "id -u; cd {0}; for f in * blobs/* logs/* local/*; do cat \"$f\"; ls \"$f\"; done; \
+         for f in first-token server.key broker.db broker.db-wal local/lock; do cat $f; done; \
+         for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/environ; done; cat {0}/local/*/bootstrap.json {0}/local/*/session.key",
+        server.data_dir().display()
+    );
+    let project = Project::new("curious", &program);
+    let id = ran(&server, &project, &program);
+    let api = server.api();
+    api.wait_released(&id);
+    let lines = api.program_lines(&id);
+    assert!(lines.iter().any(|line| line == "61000"), "{lines:?}");
+    let (token, key) =
+        (server.first_token(), std::fs::read_to_string(server.data_dir().join("server.key")));
+    let key = key.expect("the server's key");
+    for secret in [token.as_str(), key.as_str(), "lease_token"] {
+        assert!(!lines.iter().any(|line| line.contains(secret)), "a program read a secret");
+    }
+    assert!(lines.iter().any(|line| line.contains("Permission denied")), "{lines:?}");
+}
+
+#[test]
 fn tenants_never_see_each_other() {
     let server = Server::start_with(ServerOptions {
         config: Some("[projects.other]\nworkspace = \"other-company\"\n".to_owned()),

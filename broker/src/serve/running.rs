@@ -16,6 +16,7 @@ use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
 use super::prices::{Catalogued, keep_fresh, refresh};
 use super::projects::apply_projects;
+use super::users::make_way;
 use crate::accounts::{AccountError, Accounts};
 use crate::agents::Agents;
 use crate::api::{ApiParts, router};
@@ -181,6 +182,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         local.price_per_hour = config.local.price(&config_path)?;
         local.pretend = options.try_locally;
         local.drop_to = config.local.uids(&config_path)?;
+        make_way(local.drop_to, data.root())
+            .map_err(|source| ServeError::Io { path: data.root().to_owned(), source })?;
         local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }

@@ -103,6 +103,7 @@ impl Host {
             Ok(process) => note(&folder, process),
             Err(error) => return Err(self.not_started(&grant.node, error)),
         }
+        self.store.keep_record(&grant.node);
         Ok(Launched {
             node: grant.node,
             surplus: Vec::new(),
@@ -183,14 +184,8 @@ impl Host {
             let what = "the lease or its token was already used for a different launch";
             return Err(Failure::new(ErrorKind::Conflict, what).with_node(node));
         }
-        // A crash came between the allocation and its agent: the launch is finished now. An agent
-        // that ran after all and was never noted tells so by its journal.
-        if !first.ended() && !first.ending && first.agent.is_none() && !first.agent_alive()? {
-            let folder = self.store.folder(&node);
-            match self.agent.start(&folder, node.as_str()) {
-                Ok(process) => note(&folder, process),
-                Err(error) => return Err(self.not_started(&node, error)),
-            }
+        if let Err(error) = self.finish_launch(first) {
+            return Err(self.not_started(&node, error));
         }
         Ok(Launched {
             node,
@@ -198,6 +193,36 @@ impl Host {
             started_at: first.meter.started_at,
             billed_price: Some(first.record.price),
         })
+    }
+
+    /// A crash came between an allocation and its agent: the launch is finished now. An agent that
+    /// ran after all and was never noted tells so by its journal.
+    fn finish_launch(&self, allocation: &Allocation) -> io::Result<()> {
+        let node = &allocation.record.node;
+        let folder = self.store.folder(node);
+        if !allocation.ended()
+            && !allocation.ending
+            && allocation.agent.is_none()
+            && !allocation.agent_alive()?
+            && folder::has_bootstrap(&folder)
+        {
+            note(&folder, self.agent.start(&folder, node.as_str())?);
+        }
+        Ok(())
+    }
+
+    /// Makes up for what a crash of the server kept from the live allocations.
+    pub(super) fn catch_up(&self) -> io::Result<()> {
+        let _lock = self.store.lock()?;
+        let scan = self.store.scan()?;
+        for allocation in scan.live().filter(|live| live.record.deployment == self.deployment) {
+            let node = &allocation.record.node;
+            self.store.keep_record(node);
+            if let Err(error) = self.finish_launch(allocation) {
+                tracing::warn!(%node, %error, "cannot start the agent of an unfinished launch");
+            }
+        }
+        Ok(())
     }
 
     /// Takes the allocation back whose agent could not be started.

@@ -234,6 +234,11 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
     meter::append(folder, Reading::Start, grant.at)
 }
 
+/// Whether an agent could be started here.
+pub(super) fn has_bootstrap(folder: &Path) -> bool {
+    folder.join(BOOTSTRAP_FILE).is_file()
+}
+
 /// Writes another URL of the broker into the bootstrap; false where it says so already.
 pub(super) fn rewrite_url(folder: &Path, broker_url: &str) -> io::Result<bool> {
     type Fields = serde_json::Map<String, serde_json::Value>;

@@ -82,6 +82,14 @@ impl Local {
             retention: config.retention,
         };
         let host = Arc::new(host);
+        {
+            let (host, path) = (Arc::clone(&host), config.root_dir.clone());
+            tokio::task::spawn_blocking(move || host.catch_up())
+                .await
+                .map_err(std::io::Error::other)
+                .and_then(|done| done)
+                .map_err(|source| LocalError::Root { path, source })?;
+        }
         if let Some(url) = config.broker_url {
             let host = Arc::clone(&host);
             tokio::task::spawn_blocking(move || host.tell_agents(&url))

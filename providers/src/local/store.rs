@@ -215,11 +215,25 @@ impl Store {
         folder::fill(&scratch, request, grant)?;
         fs::rename(&scratch, &target)?;
         self.sync()?;
-        // Last: a copy without a folder would be taken for an allocation that was destroyed.
-        fs::copy(folder::record_of(&target), self.record(&grant.node))?;
-        File::open(self.record(&grant.node))?.sync_all()?;
-        File::open(self.records())?.sync_all()?;
         Ok(target)
+    }
+
+    /// Copies an allocation's record to where its programs do not work, once. Not part of making
+    /// it: a copy without a folder would be taken for an allocation that was destroyed. A failure
+    /// is for the log: the copy is made up for at the next opening.
+    pub(super) fn keep_record(&self, node: &NodeId) {
+        let copy = || -> io::Result<()> {
+            let path = self.record(node);
+            if folder::read_record(&path)?.is_none() {
+                fs::copy(folder::record_of(&self.folder(node)), &path)?;
+                File::open(&path)?.sync_all()?;
+                File::open(self.records())?.sync_all()?;
+            }
+            Ok(())
+        };
+        if let Err(error) = copy() {
+            tracing::warn!(%node, %error, "cannot keep a copy of an allocation's record");
+        }
     }
 
     /// Throws an allocation away in which nothing runs; quiet where there is none. Under the lock.
