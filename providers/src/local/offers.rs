@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(
             a100,
             [
-                ("1".to_owned(), false, Stock::Available),
-                ("2".to_owned(), false, Stock::Available),
+                ("1".to_owned(), true, Stock::Available),
+                ("2".to_owned(), true, Stock::Available),
                 ("4".to_owned(), true, Stock::SoldOut),
                 ("8".to_owned(), true, Stock::SoldOut),
             ]
