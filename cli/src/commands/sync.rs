@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::seams::task::Task;
 use crate::settings::Settings;
-use crate::sync::{Pushed, Records, local, megabytes, push};
+use crate::sync::{ManifestFile, Pushed, Records, local, megabytes, push};
 use crate::texts;
 
 const ROOT: &str = ".";
@@ -57,12 +57,21 @@ fn dry_run(task: &Task, yes: bool, settings: &Settings, printer: &Printer) -> Ou
     let local = local(Path::new(ROOT), &settings.home, &task.sync_task(), yes, printer)?;
     local.warn_skipped(printer, settings.verbose > 0);
     local.remember_hashes(printer);
-    for (path, file) in &local.manifest.files {
-        printer.plain(&crate::terminal::one_line(&format!("{:>12} {path}", file.size)));
-    }
     let (files, bytes) = (local.manifest.files.len(), local.manifest.bytes());
+    if printer.is_json() {
+        let files = local.manifest.wire();
+        printer.json(&json!({"status": "dry_run", "files": files, "bytes": bytes}));
+        return Ok(());
+    }
+    let line = |(path, file): (&String, &ManifestFile)| {
+        crate::terminal::one_line(&format!("{:>12} {path}", file.size))
+    };
+    // At once: a write for each of many files takes longer than all else here.
+    let lines: Vec<_> = local.manifest.files.iter().map(line).collect();
+    if !lines.is_empty() {
+        printer.plain(&lines.join("\n"));
+    }
     printer.out(&texts::dry_run(files, megabytes(bytes)));
-    printer.json(&json!({"status": "dry_run", "files": local.manifest.wire(), "bytes": bytes}));
     Ok(())
 }
 

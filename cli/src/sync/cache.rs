@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 const RACY: Duration = Duration::from_secs(2);
 
 /// Hashes by path, believed only while size, times and inode are the same.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashCache {
     format: u32,
     files: BTreeMap<String, Entry>,

@@ -45,7 +45,8 @@ pub struct Local {
     /// What was left out.
     pub skipped: Vec<super::Skip>,
     files: BTreeMap<String, FoundFile>,
-    cache: HashCache,
+    // What to keep of the hashes, where it is other than what is kept already.
+    cache: Option<HashCache>,
     records: Records,
 }
 
@@ -80,18 +81,21 @@ pub fn local(
     printer: &Printer,
 ) -> Outcome<Local> {
     let scanned_at = clock::since_epoch();
-    let Scan { files, skipped } = {
-        let scan = scan(root, &task.folders)?;
-        agree(&scan, confirm, printer)?;
-        scan
-    };
     let records = Records::new(home, root);
+    // The kept hashes of a large folder take as long to read as its files to find.
+    let (found, known) = std::thread::scope(|scope| {
+        let known = scope.spawn(|| records.cache());
+        (scan(root, &task.folders), known.join().unwrap_or_default())
+    });
+    let found = found?;
+    agree(&found, confirm, printer)?;
+    let Scan { files, skipped } = found;
     let bytes: u64 = files.values().map(|file| file.stamp.size).sum();
     let bar = bar(printer, bytes, "Hashing {bar:40} {bytes}/{total_bytes}");
-    let hashed = hash_all(&files, &records.cache(), &|read| bar.inc(read));
+    let hashed = hash_all(&files, &known, &|read| bar.inc(read));
     bar.finish_and_clear();
     let hashed = hashed?;
-    let cache = HashCache::of(&hashed, scanned_at);
+    let cache = Some(HashCache::of(&hashed, scanned_at)).filter(|cache| *cache != known);
     Ok(Local { manifest: Manifest::of(&hashed), skipped, files, cache, records })
 }
 
@@ -121,7 +125,9 @@ impl Local {
 
     /// Keeps the hashes for the next time. Failing at that is only told.
     pub fn remember_hashes(&self, printer: &Printer) {
-        if let Err((path, error)) = self.records.save_cache(&self.cache) {
+        if let Some(cache) = &self.cache
+            && let Err((path, error)) = self.records.save_cache(cache)
+        {
             printer.warn(&texts::record_unwritable(path.display(), error));
         }
     }

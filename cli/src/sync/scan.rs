@@ -11,6 +11,9 @@ use super::Rules;
 use crate::failure::Failure;
 use crate::texts::{self, Text};
 
+/// Fewer files than this are looked at sooner than a thread starts.
+const WORTH_A_THREAD: usize = 1000;
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
@@ -154,6 +157,7 @@ fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
         .standard_filters(false)
         .follow_links(false)
         .build_with(rules, root);
+    let mut found = Vec::new();
     for entry in walker {
         let entry = match entry {
             Ok(entry) => entry,
@@ -168,8 +172,11 @@ fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
         if entry.file_type().is_some_and(|kind| kind.is_dir()) {
             continue;
         }
-        let path = relative(entry.path());
-        match look(root, entry.path()) {
+        found.push(entry.into_path());
+    }
+    for (path, looked) in look_at_all(root, found) {
+        let path = relative(&path);
+        match looked {
             Ok(found) => match manifest_path(&path) {
                 Some(name) => {
                     scan.files.insert(name, found);
@@ -181,6 +188,35 @@ fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
             Err(reason) => scan.skipped.push(Skip { path: printable(&path), reason }),
         }
     }
+}
+
+/// Looks at each path, at many of them on all cores.
+fn look_at_all(root: &Path, paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<FoundFile, SkipReason>)> {
+    let look_at = |path: PathBuf| {
+        let looked = look(root, &path);
+        (path, looked)
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores == 1 || paths.len() < WORTH_A_THREAD {
+        return paths.into_iter().map(look_at).collect();
+    }
+    let share = paths.len().div_ceil(cores);
+    std::thread::scope(|scope| {
+        let mut rest = paths.into_iter();
+        let mut threads = Vec::new();
+        loop {
+            let part: Vec<_> = rest.by_ref().take(share).collect();
+            if part.is_empty() {
+                break;
+            }
+            threads.push(scope.spawn(|| part.into_iter().map(look_at).collect::<Vec<_>>()));
+        }
+        let joined = threads.into_iter().map(|thread| match thread.join() {
+            Ok(looked) => looked,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.flatten().collect()
+    })
 }
 
 trait BuildWith {

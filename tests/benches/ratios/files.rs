@@ -28,7 +28,7 @@ print(time.perf_counter() - start, time.process_time() - used)
 assert len(files) == int(sys.argv[1]), len(files)
 ";
 
-const OUR_SCAN: [&str; 6] = ["--json", "sync", "--dry-run", "-y", "-f", "train.yaml"];
+const OUR_SCAN: [&str; 5] = ["sync", "--dry-run", "-y", "-f", "train.yaml"];
 
 pub(crate) fn measure(report: &mut Report) {
     let tree = Tree::ready();

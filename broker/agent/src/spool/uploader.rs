@@ -17,9 +17,11 @@ use crate::protocol::MAX_BATCH_BYTES;
 
 // One request: large enough to be worth an fsync at the broker, small enough to be held in memory.
 const BODY_BYTES: usize = 4 << 20;
-const BODY_RAW_BYTES: usize = 8 << 20;
+// Room for two full batches of the writer, which end a little above their limit.
+const BODY_RAW_BYTES: usize = 10 << 20;
 
-// In a flood, posts that are not full follow each other no faster.
+// In a flood of small batches, posts follow each other no faster; larger ones go at once.
+const LARGE_RAW_BYTES: usize = 2 << 20;
 const GATHER: Duration = Duration::from_millis(25);
 
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ struct Body {
     first_seq: u64,
     last_seq: u64,
     bytes: Vec<u8>,
+    // Before compression.
+    raw: usize,
 }
 
 // Place after the last record that was read.
@@ -78,12 +82,12 @@ pub(crate) async fn upload(
             return;
         }
         let last_seq = body.last_seq;
-        let full = body.bytes.len() >= BODY_BYTES / 2;
+        let large = body.raw >= LARGE_RAW_BYTES;
         match link.post_logs(body.first_seq, Bytes::from(body.bytes)).await {
             Ok(Ok(durable)) => {
                 pause = Pause::default();
                 spool.acknowledge(durable);
-                if !full && last_post.elapsed() < GATHER * 2 {
+                if !large && last_post.elapsed() < GATHER * 2 {
                     tokio::time::sleep(GATHER).await;
                 }
                 last_post = Instant::now();
@@ -114,7 +118,6 @@ pub(crate) async fn upload(
 // The next records after the cursor, joined; None where everything has been read.
 fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
     let mut body = Body::default();
-    let mut raw = 0;
     loop {
         let (segment, held) = {
             let state = spool.state();
@@ -139,6 +142,7 @@ fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
                 body.first_seq = held.header.first_seq;
                 body.last_seq = held.header.last_seq;
                 body.bytes = held.body.to_vec();
+                body.raw = held.header.raw as usize;
             }
             break;
         };
@@ -154,7 +158,7 @@ fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
                 let follows = body.bytes.is_empty() || header.first_seq == body.last_seq + 1;
                 let fits = body.bytes.is_empty()
                     || (body.bytes.len() + header.compressed as usize <= BODY_BYTES
-                        && raw + header.raw as usize <= BODY_RAW_BYTES.min(MAX_BATCH_BYTES));
+                        && body.raw + header.raw as usize <= BODY_RAW_BYTES.min(MAX_BATCH_BYTES));
                 if !follows || !fits {
                     return Ok(Some(body));
                 }
@@ -162,7 +166,7 @@ fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
                     body.first_seq = header.first_seq;
                 }
                 body.bytes.extend(read_body(&mut file, cursor.place, &header)?);
-                raw += header.raw as usize;
+                body.raw += header.raw as usize;
                 body.last_seq = header.last_seq;
                 cursor.sent = header.last_seq;
             }
