@@ -33,12 +33,16 @@ pub struct Global {
     pub json: bool,
     #[arg(long, global = true)]
     pub explain: bool,
-    #[arg(long, global = true, value_name = "zh|en")]
+    #[arg(long, global = true, value_name = "zh|en", value_parser = lang_tag)]
     pub lang: Option<String>,
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint: Option<String>,
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
+}
+
+fn lang_tag(word: &str) -> Result<String, &'static str> {
+    runwhere_model::Lang::from_tag(word).map(|_| word.to_owned()).ok_or("zh, en")
 }
 
 impl From<Global> for GlobalArgs {

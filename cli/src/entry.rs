@@ -10,8 +10,9 @@ use crate::args::{Cli, Command};
 use crate::commands;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
-use crate::settings::{Env, Settings, early_lang};
+use crate::settings::{Env, Settings, early_lang, unknown_lang_variable};
 use crate::texts;
+use crate::usage_error::usage_error;
 
 /// Runs the `runwhere` command.
 #[must_use]
@@ -30,8 +31,14 @@ pub fn runwhere(arguments: Vec<OsString>) -> ExitCode {
     if let Command::AgentExec(args) = &cli.command {
         return ExitCode::from(commands::agent_exec(args));
     }
+    if let Some(word) = unknown_lang_variable(&env)
+        && cli.global.lang.is_none()
+        && !matches!(cli.command, Command::Agent(_))
+    {
+        early.warn(&texts::lang_variable(word));
+    }
     let (printer, outcome) = run(cli, &env, early);
-    match outcome {
+    match outcome.and_then(|()| written(&printer)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             printer.failure(&failure);
@@ -67,25 +74,39 @@ fn run(cli: Cli, env: &Env, early: Printer) -> (Printer, Result<(), Failure>) {
     }
 }
 
+/// A result that could not be written is no success; a reader who left early (`… | head`) has what was wanted.
+fn written(printer: &Printer) -> Result<(), Failure> {
+    match printer.stdout_error() {
+        Some(error) => Err(Failure::other("stdout", texts::stdout_failed(error))),
+        None => Ok(()),
+    }
+}
+
 fn refused(error: &clap::Error, printer: &Printer) -> ExitCode {
-    let shown = error.render().to_string();
+    let shown = || {
+        let shown = error.render().to_string();
+        match printer.lang() {
+            texts::Lang::Zh => shown.replace("[OPTIONS]", "[选项]").replace("<COMMAND>", "<命令>"),
+            texts::Lang::En => shown,
+        }
+    };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            printer.raw(shown.as_bytes());
-            ExitCode::SUCCESS
+            printer.raw(shown().as_bytes());
+            match written(printer) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => {
+                    printer.failure(&failure);
+                    ExitCode::from(failure.exit as u8)
+                }
+            }
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes());
-            ExitCode::from(Exit::Usage as u8)
-        }
-        _ if printer.is_json() => {
-            let message = shown.lines().next().unwrap_or_default();
-            let message = message.strip_prefix("error: ").unwrap_or(message);
-            printer.failure(&Failure::usage("usage", texts::Text::same(message)));
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !printer.is_json() => {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), shown().as_bytes());
             ExitCode::from(Exit::Usage as u8)
         }
         _ => {
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), shown.as_bytes());
+            printer.failure(&usage_error(error));
             ExitCode::from(Exit::Usage as u8)
         }
     }

@@ -19,3 +19,4 @@ pub mod sync;
 pub mod table;
 pub mod terminal;
 pub mod texts;
+pub mod usage_error;

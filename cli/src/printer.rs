@@ -3,8 +3,8 @@
 //! Writing never fails loudly: a closed pipe or a dead terminal must not end a command that has a node to release.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -19,13 +19,14 @@ pub struct Printer {
     json: bool,
     verbose: u8,
     stdout_gone: Arc<AtomicBool>,
+    stdout_error: Arc<OnceLock<String>>,
 }
 
 impl Printer {
     /// A printer for `lang`; with `json`, sentences meant for people are left out.
     #[must_use]
     pub fn new(lang: Lang, json: bool, verbose: u8) -> Self {
-        Self { lang, json, verbose, stdout_gone: Arc::default() }
+        Self { lang, json, verbose, stdout_gone: Arc::default(), stdout_error: Arc::default() }
     }
 
     /// Whether machine output is wanted.
@@ -44,6 +45,12 @@ impl Printer {
     #[must_use]
     pub fn is_stdout_gone(&self) -> bool {
         self.stdout_gone.load(Ordering::Relaxed)
+    }
+
+    /// Why standard output could not be written, other than a closed pipe.
+    #[must_use]
+    pub fn stdout_error(&self) -> Option<&str> {
+        self.stdout_error.get().map(String::as_str)
     }
 
     /// A result for people; left out with `--json`.
@@ -118,9 +125,7 @@ impl Printer {
     /// Raw bytes of a result, such as a completion script.
     pub fn raw(&self, bytes: &[u8]) {
         let mut stdout = io::stdout().lock();
-        if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
-            self.stdout_gone.store(true, Ordering::Relaxed);
-        }
+        self.noted(stdout.write_all(bytes).and_then(|()| stdout.flush()));
     }
 
     fn stdout(&self, line: &str) {
@@ -129,8 +134,17 @@ impl Printer {
             .write_all(line.as_bytes())
             .and_then(|()| stdout.write_all(b"\n"))
             .and_then(|()| stdout.flush());
-        if written.is_err() {
+        self.noted(written);
+    }
+
+    fn noted(&self, written: io::Result<()>) {
+        if let Err(error) = written {
             self.stdout_gone.store(true, Ordering::Relaxed);
+            // A terminal that hung up answers with EIO: nobody is left to be told.
+            if !matches!(error.kind(), io::ErrorKind::BrokenPipe) && !terminal::stdout_is_terminal()
+            {
+                let _ = self.stdout_error.set(error.to_string());
+            }
         }
     }
 

@@ -33,7 +33,11 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
             printer.out(&make(value));
         }
     };
-    printer.out(&texts::describe_name(text(&["name"]).unwrap_or_else(|| typed.to_owned())));
+    let name = text(&["name"]).unwrap_or_else(|| typed.to_owned());
+    printer.out(&match text(&["status"]).as_deref() {
+        Some("failed") => texts::describe_name_failed(name),
+        _ => texts::describe_name(name),
+    });
     line(text(&["job_id", "id"]), texts::describe_id);
     line(text(&["job_type", "kind"]), texts::describe_kind);
     line(text(&["status"]), texts::describe_status);
@@ -51,7 +55,10 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
     line(price(job), texts::describe_price);
     if let Some(cost) = cost(job) {
         let seconds = text(&["billed_seconds"]).unwrap_or_else(|| "0".to_owned());
-        printer.out(&texts::describe_cost(cost, seconds));
+        printer.out(&match job.flag("gpu_pretended") {
+            Some(true) => texts::describe_cost_pretended(cost, seconds),
+            _ => texts::describe_cost(cost, seconds),
+        });
     }
     if let Some(limit) = job.0.get("max_duration_seconds") {
         let limit = match limit.as_i64().filter(|seconds| *seconds > 0) {
@@ -103,6 +110,13 @@ pub(super) fn end_reason(code: &str) -> Text {
         "stopped" => texts::reason_stopped(),
         "max_duration_exceeded" => texts::reason_max_duration(),
         "lost" => texts::reason_lost(),
+        "start_failed" => texts::reason_start_failed(),
+        "no_capacity" => texts::reason_no_capacity(),
+        "price_changed" => texts::reason_price_changed(),
+        "budget_exceeded" => texts::reason_budget(),
+        "launch_refused" => texts::reason_launch_refused(),
+        "node_failed" => texts::reason_node_failed(),
+        "prepare_failed" => texts::reason_prepare_failed(),
         other => Text::same(other),
     }
 }

@@ -1,8 +1,10 @@
 //! Which command is which.
 
 use crate::args::{Command, DeleteWhat, GetWhat, PriceWhat, TokenWhat};
+use crate::diagnostics::Level;
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
+use crate::seams::broker;
 use crate::settings::Settings;
 use crate::texts;
 
@@ -17,17 +19,35 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Run(args) => block_on(run::run(&args, settings, printer)),
         Command::Sync(args) => block_on(sync::sync(&args, settings, printer)),
         Command::Submit(args) => block_on(submit::submit(&args, settings, printer)),
-        Command::Logs(args) => block_on(logs::logs(&args, settings, printer)),
+        Command::Logs(args) => block_on(locally(settings, printer, async |settings: &Settings| {
+            logs::logs(&args, settings, printer).await
+        })),
         Command::Get(args) => match args.what {
-            GetWhat::Jobs(args) => block_on(get::jobs(&args, settings, printer)),
-            GetWhat::Usage(args) => block_on(get::usage(&args, settings, printer)),
+            GetWhat::Jobs(args) => {
+                block_on(locally(settings, printer, async |settings: &Settings| {
+                    get::jobs(&args, settings, printer).await
+                }))
+            }
+            GetWhat::Usage(args) => {
+                block_on(locally(settings, printer, async |settings: &Settings| {
+                    get::usage(&args, settings, printer).await
+                }))
+            }
         },
-        Command::Describe(args) => block_on(describe::job(args.what.name(), settings, printer)),
-        Command::Stop(args) => block_on(lifecycle::stop(args.what.name(), settings, printer)),
+        Command::Describe(args) => {
+            block_on(locally(settings, printer, async |settings: &Settings| {
+                describe::job(args.what.name(), settings, printer).await
+            }))
+        }
+        Command::Stop(args) => block_on(locally(settings, printer, async |settings: &Settings| {
+            lifecycle::stop(args.what.name(), settings, printer).await
+        })),
         Command::Resume(args) => block_on(lifecycle::resume(&args, settings, printer)),
         Command::Delete(args) => {
             let DeleteWhat::Job(args) = args.what;
-            block_on(lifecycle::delete(&args, settings, printer))
+            block_on(locally(settings, printer, async |settings: &Settings| {
+                lifecycle::delete(&args, settings, printer).await
+            }))
         }
         // Without a server these need neither a runtime nor TLS, and answer in a few milliseconds.
         Command::Price(args) => match args.what {
@@ -49,6 +69,41 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Agent(args) => super::agent(&args),
         // The entry runs it: its exit codes are its own.
         Command::AgentExec(_) => Ok(()),
+    }
+}
+
+/// Runs a command with the configured server. Without one it uses the data folder that `run` leaves on this machine: through the
+/// server that has it now, else through one in this process.
+async fn locally(
+    settings: &Settings,
+    printer: &Printer,
+    command: impl AsyncFnOnce(&Settings) -> Outcome,
+) -> Outcome {
+    let data_dir = settings.home.join("server");
+    if settings.endpoint().is_some() || !broker::is_used(&data_dir) {
+        return command(settings).await;
+    }
+    printer.note(&texts::using_local(data_dir.display()));
+    crate::diagnostics::start(Level::Command, settings.verbose);
+    match broker::start_private(&data_dir, false).await {
+        Ok(running) => {
+            let outcome = match running.own_token().await {
+                Ok(token) => {
+                    let endpoint = running.endpoint.clone();
+                    command(&settings.with_embedded(endpoint, token, &data_dir)).await
+                }
+                Err(failure) => Err(failure),
+            };
+            running.stop().await;
+            outcome
+        }
+        Err(failure) if failure.code == "data_dir_locked" => match broker::running_at(&data_dir) {
+            Some((endpoint, token)) => {
+                command(&settings.with_embedded(endpoint, token, &data_dir)).await
+            }
+            None => Err(failure),
+        },
+        Err(failure) => Err(failure),
     }
 }
 

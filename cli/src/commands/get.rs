@@ -135,6 +135,9 @@ pub(super) async fn usage(args: &GetUsageArgs, settings: &Settings, printer: &Pr
             field(View(usage), "gpu_hours"),
         ));
     }
+    for cost in view.list("cost").iter().map(View) {
+        printer.out(&texts::usage_cost(field(cost, "amount"), field(cost, "currency")));
+    }
     for quota in view.list("quota") {
         let quota = View(quota);
         let limit = quota.text("limit").map_or_else(texts::unlimited, Text::same);

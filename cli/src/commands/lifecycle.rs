@@ -70,7 +70,15 @@ pub(super) async fn delete(
     let client = Client::logged_in(settings, printer)?;
     let force = if args.force { "?force=true" } else { "" };
     let answer = client.delete(&format!("/api/v1/jobs/{name}{force}")).await?;
-    printer.out(&texts::deleted(id_in(&answer, name)));
+    let view = View(&answer);
+    let count = view.list("deleted").len();
+    printer.out(&match view.flag("stopping") {
+        Some(true) => texts::deleting(id_in(&answer, name)),
+        _ => texts::deleted(id_in(&answer, name)),
+    });
+    if count > 1 {
+        printer.out(&texts::deleted_many(name, count));
+    }
     printer.json(&if answer.is_null() { json!({"status": "ok", "name": name}) } else { answer });
     Ok(())
 }

@@ -71,11 +71,11 @@ fn user(me: View<'_>) -> String {
         .unwrap_or_else(|| format!("user#{}", me.text("id").unwrap_or_default()))
 }
 
-/// Forgets the stored token.
+/// Forgets the stored address and token.
 pub(super) fn logout(settings: &Settings, printer: &Printer) -> Outcome {
     let mut file = ConfigFile::read(&settings.home)?;
     let stored = file.token();
-    let had = file.forget_token()?;
+    let had = file.forget_login()?;
     printer.out(&if had { texts::logged_out() } else { texts::was_not_logged_in() });
     if settings.token().is_some_and(|token| Some(token) != stored.as_ref()) {
         printer.warn(&texts::token_in_env());

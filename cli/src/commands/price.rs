@@ -21,6 +21,7 @@ const OFFERS: u32 = 20;
 const PAGE: u32 = 200;
 /// Prices older than this are said to be old.
 const STALE_SECONDS: i64 = 1800;
+const DAY: i64 = 86_400;
 
 /// Shows the price range of each model.
 pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
@@ -361,14 +362,18 @@ fn bundled(settings: &Settings, printer: &Printer) -> BundledPrices {
 
 fn nothing(printer: &Printer) {
     printer.out(&texts::price_nothing());
-    printer.note(&texts::price_nothing_hint());
+    printer.note(&texts::arrow(texts::price_nothing_hint().get(printer.lang())));
 }
 
 fn warn_if_stale(view: View<'_>, printer: &Printer) {
     if let Some(seconds) =
         view.integer("staleness_seconds").filter(|seconds| *seconds > STALE_SECONDS)
     {
-        printer.warn(&texts::price_stale(seconds / 60));
+        printer.warn(&if seconds > 2 * DAY {
+            texts::price_stale_days(seconds / DAY)
+        } else {
+            texts::price_stale(seconds / 60)
+        });
     }
 }
 

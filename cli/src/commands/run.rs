@@ -19,8 +19,8 @@ use crate::diagnostics::Level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::follow::{Follower, is_terminal};
 use crate::printer::Printer;
-use crate::seams::broker::{self, Running, ServeOptions};
-use crate::seams::task::Task;
+use crate::seams::broker::{self, Running};
+use crate::seams::task::{Task, Wanted};
 use crate::settings::Settings;
 use crate::texts;
 
@@ -32,6 +32,7 @@ const EARLIER: std::time::Duration = std::time::Duration::from_secs(30);
 pub(super) async fn run(args: &RunArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let task = Task::read(&args.file)?;
     task.require_gpu()?;
+    task.require_served()?;
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
     // From here on a signal is an event, so that no machine is ever left behind by one.
     let mut interrupts = Interrupts::new()?;
@@ -63,17 +64,18 @@ impl Server {
             return Ok(Self { settings: settings.clone(), embedded: None });
         }
         let data_dir = args.data_dir.clone().unwrap_or_else(|| settings.home.join("server"));
-        let options = ServeOptions {
-            listen: Some(broker::private_address(&data_dir)),
-            data_dir: data_dir.clone(),
-            public_url: None,
-            tls: None,
-            try_locally: args.try_locally,
-            allow_local_exec: false,
-        };
         crate::diagnostics::start(Level::Command, settings.verbose);
-        let running = broker::start(options).await?;
-        printer.note(&texts::run_embedded());
+        let running = broker::start_private(&data_dir, args.try_locally).await;
+        let running = running.map_err(|failure| match settings.endpoint() {
+            Some(endpoint) if failure.code == "data_dir_locked" => {
+                failure.hint(texts::run_without_try_locally(endpoint))
+            }
+            _ => failure,
+        })?;
+        printer.note(&match settings.endpoint() {
+            Some(endpoint) => texts::run_not_configured(endpoint),
+            None => texts::run_embedded(),
+        });
         if args.try_locally {
             printer.warn(&texts::run_pretended());
         }
@@ -112,6 +114,7 @@ impl Run<'_> {
         };
         if self.embedded.is_some() {
             self.wait_for_earlier(&client, interrupts).await?;
+            self.warn_of_others(&client).await;
         }
         let (submitted, mut asked) = self.submit(&client, sync_id.as_deref(), interrupts).await?;
         let id = submit::job_id(&submitted)?;
@@ -145,14 +148,19 @@ impl Run<'_> {
     async fn prepare(&self, client: &Client) -> Outcome<Option<String>> {
         let quote = price::question(self.task, self.ceiling, RECOMMENDED, true)?;
         let answer = price::ask(client, &quote).await?;
-        if View(&answer).list("recommendations").is_empty() {
-            if let Some(ceiling) = self.ceiling {
-                return Err(price::none_within(ceiling));
-            }
-        } else {
+        let nothing = View(&answer).list("recommendations").is_empty();
+        if nothing
+            && (self.ceiling.is_some()
+                || matches!(self.task.wanted(), Wanted::GpuType(_) | Wanted::Anything))
+        {
+            return Err(price::nothing_recommended(View(&answer), self.task, self.ceiling));
+        }
+        // What is wrong with the folder is told before the table, and before anything is uploaded.
+        let local = sync::gather(self.task, self.yes, self.settings, self.printer)?;
+        if !nothing {
             price::show_recommendations(&answer, self.task, self.settings.explain, self.printer);
         }
-        let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
+        let pushed = sync::upload(self.task, &local, client, self.settings, self.printer).await?;
         self.printer.json(&sync::report(&pushed));
         Ok(pushed.sync_id)
     }
@@ -177,6 +185,21 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Says which other jobs of this data folder still live, such as those of a run that was killed.
+    async fn warn_of_others(&self, client: &Client) {
+        let Ok(answer) = client.get("/api/v1/jobs?limit=200").await else { return };
+        for job in View(&answer).list("data").iter().map(View) {
+            let name = job.text("name").unwrap_or_default();
+            if is_terminal(job) || name == self.task.name() {
+                continue;
+            }
+            let id = job.first_text(&["job_id", "id"]).unwrap_or_default();
+            let price = describe::price(job)
+                .unwrap_or_else(|| texts::unknown().get(self.printer.lang()).to_owned());
+            self.printer.warn(&texts::other_job(&id, name, price));
+        }
     }
 
     /// Submits. Once the request is out it is waited for, interrupted or not: only then the job can be stopped by its id.
@@ -254,7 +277,11 @@ impl Run<'_> {
         let cost = describe::cost(job)
             .unwrap_or_else(|| texts::unknown().get(self.printer.lang()).to_owned());
         let exact = job.text("cost_exact").map(|exact| format!("{cost} ({exact} CNY)"));
-        self.printer.out(&texts::result_cost(exact.unwrap_or(cost)));
+        let cost = exact.unwrap_or(cost);
+        self.printer.out(&match job.flag("gpu_pretended") {
+            Some(true) => texts::result_cost_pretended(cost),
+            _ => texts::result_cost(cost),
+        });
         let cleanup = describe::cleanup(job).unwrap_or_else(texts::cleanup_open);
         self.printer.out(&texts::result_cleanup(cleanup.get(self.printer.lang())));
         self.printer.json(&json!({"job": job.0}));

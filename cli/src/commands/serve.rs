@@ -42,6 +42,15 @@ pub(super) fn serve(args: &ServeArgs, settings: &Settings, printer: &Printer) ->
             let mut interrupts = Interrupts::new()?;
             let running = broker::start(options).await?;
             let url = running.endpoint.to_string();
+            let address = listen.filter(|address| !address.ip().is_loopback());
+            if let Some(address) = address {
+                if args.tls_cert.is_none() {
+                    printer.warn(&texts::serving_plain(address));
+                }
+                if !args.allow_local_exec {
+                    printer.warn(&texts::serving_no_local(address));
+                }
+            }
             if args.try_locally {
                 printer.warn(&texts::serving_pretended());
             }

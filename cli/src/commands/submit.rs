@@ -29,7 +29,7 @@ pub(super) async fn submit(args: &SubmitArgs, settings: &Settings, printer: &Pri
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
     let client = Client::logged_in(settings, printer)?;
     explain(&task, settings, printer);
-    let sync_id = warn_about_changes(&task, &client, settings, printer)?;
+    let (sync_id, never_synced) = warn_about_changes(&task, &client, settings, printer)?;
     let key = args.idempotency_key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     let order = Order {
         task: &task,
@@ -40,6 +40,12 @@ pub(super) async fn submit(args: &SubmitArgs, settings: &Settings, printer: &Pri
     };
     let submitted = order.place(&client, settings, printer).await?;
     announce(View(&submitted), printer);
+    // A server that found no sync either has just said so itself.
+    let told =
+        View(&submitted).get("sync_id").is_none() && !View(&submitted).list("warnings").is_empty();
+    if never_synced && !told {
+        changed(&texts::local_never_synced(), &task, printer);
+    }
     printer.json(&report(&submitted, &task));
     if args.no_follow || printer.is_json() || !terminal::stdin_is_terminal() {
         return Ok(());
@@ -166,31 +172,32 @@ fn confirm_overage(error: &ServerError, printer: &Printer) -> Outcome {
     Err(Failure::silent(Exit::Ok))
 }
 
-/// Tells when the local code is not what was synced last. Returns the last sync, which is the one that will run.
+/// Tells when the local code is not what was synced last. Returns the last sync, which is the one that will run, and
+/// whether there is local code that was never synced from here.
 fn warn_about_changes(
     task: &Task,
     client: &Client,
     settings: &Settings,
     printer: &Printer,
-) -> Outcome<Option<String>> {
+) -> Outcome<(Option<String>, bool)> {
     let local = local(Path::new("."), &settings.home, &task.sync_task(), true, printer)?;
     local.remember_hashes(printer);
     let last = local.last(&client.server_name(), task.name());
-    let text = match &last {
-        None if local.manifest.files.is_empty() => None,
-        None => Some(texts::local_never_synced()),
-        Some(last) => {
-            let changes = local.manifest.since(&last.manifest);
-            let (added, changed, removed) = (changes.added, changes.changed, changes.removed);
-            changes.any().then(|| texts::local_changes(added, changed, removed))
+    if let Some(last) = &last {
+        let changes = local.manifest.since(&last.manifest);
+        if changes.any() {
+            let (added, edited, removed) = (changes.added, changes.changed, changes.removed);
+            changed(&texts::local_changes(added, edited, removed), task, printer);
         }
-    };
-    if let Some(text) = text {
-        printer.warn(&text);
-        let hint = texts::never_synced_hint(task.path.display());
-        printer.note(&texts::arrow(hint.get(printer.lang())));
     }
-    Ok(last.and_then(|last| last.sync_id))
+    let never_synced = last.is_none() && !local.manifest.files.is_empty();
+    Ok((last.and_then(|last| last.sync_id), never_synced))
+}
+
+fn changed(text: &Text, task: &Task, printer: &Printer) {
+    printer.warn(text);
+    let hint = texts::never_synced_hint(task.path.display());
+    printer.note(&texts::arrow(hint.get(printer.lang())));
 }
 
 /// The document's lines after a submit.
@@ -207,13 +214,18 @@ pub(super) fn announce(submitted: View<'_>, printer: &Printer) {
         });
     }
     let seconds = submitted.integer("estimated_start_seconds").unwrap_or(USUAL_START);
-    printer.out(&texts::submitted_estimate(seconds / 60));
+    printer.out(&texts::submitted_estimate(minutes(seconds)));
     for warning in submitted.list("warnings") {
         let warning = View(warning).text("message").or_else(|| warning.as_str().map(str::to_owned));
         if let Some(warning) = warning {
             printer.warn(&Text::same(warning));
         }
     }
+}
+
+/// Whole minutes, rounded up: a start is never promised "in 0 minutes".
+fn minutes(seconds: i64) -> i64 {
+    (seconds.max(0).saturating_add(59) / 60).max(1)
 }
 
 fn report(submitted: &Value, task: &Task) -> Value {
@@ -288,10 +300,13 @@ pub(super) fn conclude(job: View<'_>, name: &str, printer: &Printer) -> Outcome 
 }
 
 fn job_failed(job: View<'_>, name: &str) -> Failure {
+    let reason = job.text("end_reason").unwrap_or_else(|| "failed".to_owned());
+    // Where something else than the program decided, its code or signal is only a consequence.
     let own = match (job.text("exit_code"), job.first_text(&["signal", "exit_signal"])) {
+        _ if reason != "failed" => end_reason(&reason),
         (Some(code), _) => texts::ended_exit_code(code),
         (None, Some(signal)) => texts::ended_signal(signal),
-        (None, None) => end_reason(&job.text("end_reason").unwrap_or_else(|| "failed".to_owned())),
+        (None, None) => end_reason(&reason),
     };
     let said = job.first_text(&["end_message", "error"]);
     let make = |lang| {

@@ -1,9 +1,11 @@
 //! The server in this process.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use runwhere_broker::serve;
+use runwhere_broker::server::BindError;
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Endpoint, Token};
@@ -77,6 +79,36 @@ pub async fn start(options: ServeOptions) -> Outcome<Running> {
     })
 }
 
+/// Starts the server of this process alone, on a free address that others cannot reach.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_private(data_dir: &Path, try_locally: bool) -> Outcome<Running> {
+    start(ServeOptions {
+        listen: Some(private_address(data_dir)),
+        data_dir: data_dir.to_owned(),
+        public_url: None,
+        tls: None,
+        try_locally,
+        allow_local_exec: false,
+    })
+    .await
+}
+
+/// Whether a server has used `data_dir`.
+#[must_use]
+pub fn is_used(data_dir: &Path) -> bool {
+    data_dir.join("broker.db").is_file()
+}
+
+/// The server that has `data_dir` now, with the first token, while that still lies there.
+#[must_use]
+pub fn running_at(data_dir: &Path) -> Option<(Endpoint, Token)> {
+    let address = std::fs::read_to_string(data_dir.join("address")).ok()?;
+    let token = std::fs::read_to_string(data_dir.join("first-token")).ok()?;
+    Some((Endpoint::parse(address.lines().next()?).ok()?, Token::new(&token)?))
+}
+
 impl Running {
     /// A token for a client in this process.
     ///
@@ -112,6 +144,17 @@ fn refused(error: serve::ServeError, data_dir: &Path) -> Failure {
         }
         serve::ServeError::LocalExec(address) => {
             Failure::usage("local_exec", texts::local_exec(address)).hint(texts::local_exec_hint())
+        }
+        serve::ServeError::Bind(BindError::Address { address, source }) => {
+            let text = match source.kind() {
+                ErrorKind::AddrInUse => texts::listen_taken(address),
+                ErrorKind::PermissionDenied => texts::listen_forbidden(address),
+                ErrorKind::AddrNotAvailable => texts::listen_foreign(address),
+                _ => texts::listen_failed(address, source),
+            };
+            Failure::other("listen_failed", text)
+                .hint(texts::listen_hint())
+                .detail("address", address.to_string())
         }
         serve::ServeError::Config(error) => {
             Failure::usage("server_config", Text::same(error.to_string()))

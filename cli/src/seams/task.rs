@@ -64,6 +64,18 @@ impl Task {
         })
     }
 
+    /// Demands that everything the file declares is served: refused before anything is asked or uploaded.
+    ///
+    /// # Errors
+    /// Exit code 2 with the first declaration that is not served.
+    pub fn require_served(&self) -> Outcome {
+        let Some(missing) = self.file.not_served().first().copied() else { return Ok(()) };
+        let message = Text::new(missing.message(Lang::Zh), missing.message(Lang::En));
+        Err(Failure::usage(missing.code(), message)
+            .hint(Text::new(missing.remedy(Lang::Zh), missing.remedy(Lang::En)))
+            .detail("field", missing.path()))
+    }
+
     /// Name of the job.
     #[must_use]
     pub fn name(&self) -> &str {

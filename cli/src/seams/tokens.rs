@@ -77,7 +77,9 @@ impl Tokens {
         expires_in: Option<&str>,
     ) -> Outcome<MadeToken> {
         let scopes = if scopes.is_empty() { json!(["admin"]) } else { json!(scopes) };
-        let unknown = |_| Failure::usage("scope_unknown", texts::scope_unknown(&scopes));
+        let shown = scopes.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let unknown = |_| Failure::usage("scope_unknown", texts::scope_unknown(&shown));
         let new = NewKey {
             name: name.unwrap_or("cli").to_owned(),
             permissions: serde_json::from_value(scopes.clone()).map_err(unknown)?,

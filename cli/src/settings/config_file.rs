@@ -66,12 +66,12 @@ impl ConfigFile {
         self.write()
     }
 
-    /// Forgets the token and keeps the address.
+    /// Forgets address and token. Returns whether there was anything to forget.
     ///
     /// # Errors
     /// Exit code 1 when the file cannot be written.
-    pub fn forget_token(&mut self) -> Result<bool, Failure> {
-        let had = self.table.remove("token").is_some();
+    pub fn forget_login(&mut self) -> Result<bool, Failure> {
+        let had = self.table.remove("token").is_some() | self.table.remove("endpoint").is_some();
         if had {
             self.write()?;
         }
@@ -151,12 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn logout_keeps_the_address() {
+    fn logout_forgets_address_and_token() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = ConfigFile::read(folder.path()).unwrap();
         file.save_login("http://a", &Token::new("t").unwrap()).unwrap();
-        assert!(file.forget_token().unwrap());
+        assert!(file.forget_login().unwrap());
+        assert!(!file.forget_login().unwrap());
         let again = ConfigFile::read(folder.path()).unwrap();
-        assert_eq!((again.endpoint(), again.token()), (Some("http://a"), None));
+        assert_eq!((again.endpoint(), again.token()), (None, None));
     }
 }

@@ -145,6 +145,12 @@ fn lang(argument: Option<&str>, env: &Env) -> Result<Lang, Failure> {
     }
 }
 
+/// The value of `RUNWHERE_LANG` where that is no language this program has; the locale decides then.
+#[must_use]
+pub fn unknown_lang_variable(env: &Env) -> Option<&str> {
+    env.get(env::LANGUAGE).filter(|word| Lang::from_tag(word).is_none())
+}
+
 /// The language before arguments are parsed, for help pages and for errors in the arguments themselves.
 #[must_use]
 pub fn early_lang(arguments: &[OsString], env: &Env) -> Lang {

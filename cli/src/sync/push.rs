@@ -91,7 +91,9 @@ pub fn local(
     agree(&found, confirm, printer)?;
     let Scan { files, skipped } = found;
     let bytes: u64 = files.values().map(|file| file.stamp.size).sum();
-    let bar = bar(printer, bytes, "Hashing {bar:40} {bytes}/{total_bytes}");
+    let word = texts::hashing();
+    let template = format!("{} {{bar:40}} {{bytes}}/{{total_bytes}}", word.get(printer.lang()));
+    let bar = bar(printer, bytes, &template);
     let hashed = hash_all(&files, &known, &|read| bar.inc(read));
     bar.finish_and_clear();
     let hashed = hashed?;
@@ -264,19 +266,14 @@ async fn send(
             }
             // The first failure ends the rest: a sync is complete or it is none.
             Err(error) => {
-                bar.abandon();
+                bar.finish_and_clear();
                 return Err(failure(&path, error));
             }
         }
     }
-    if bar.is_hidden() {
-        printer.note(&texts::Text::same(format!(
-            "Uploading {} {total}/{total} files",
-            "-".repeat(40)
-        )));
-    } else {
-        bar.finish();
-    }
+    // The moving bar is cleared and said once more as a line: what follows then begins on its own line.
+    bar.finish_and_clear();
+    printer.note(&texts::Text::same(format!("Uploading {} {total}/{total} files", "-".repeat(40))));
     Ok(())
 }
 

@@ -23,6 +23,38 @@ texts! {
     boolean_invalid(name, value) "{name} 的值 '{value}' 无效：应为 1 或 0" "{name} has the value '{value}'; it must be 1 or 0";
     /// The language is unknown.
     lang_invalid(word) "--lang 的值 '{word}' 无效：应为 zh 或 en" "--lang has the value '{word}'; it must be zh or en";
+    /// The variable's language is unknown.
+    lang_variable(word) "RUNWHERE_LANG 的值 '{word}' 无效，已忽略：应为 zh 或 en" "RUNWHERE_LANG has the value '{word}', which is ignored: it must be zh or en";
+    /// No such command.
+    command_unknown(word) "没有命令 '{word}'" "There is no command '{word}'";
+    /// No command given.
+    command_missing(word) "{word} 缺少子命令" "{word} needs a command";
+    /// No such option.
+    argument_unknown(word) "不认识的参数 '{word}'" "Unknown argument '{word}'";
+    /// A required argument is not given.
+    argument_missing(names) "缺少参数 {names}" "Missing: {names}";
+    /// An option stands twice.
+    argument_twice(name) "{name} 只能出现一次" "{name} may be given only once";
+    /// Two options exclude each other.
+    arguments_conflict(one, other) "{one} 不能与 {other} 同时使用" "{one} cannot be used together with {other}";
+    /// An option needs a value.
+    value_missing(name) "{name} 缺少值" "{name} needs a value";
+    /// An option has a value that it cannot have.
+    value_invalid(name, value) "{name} 的值 '{value}' 无效" "'{value}' is no value for {name}";
+    /// Bounds of a number.
+    value_range(range) "应在 {range} 之内" "It must be in {range}";
+    /// A number is wanted.
+    value_number() "应为整数" "It must be a whole number";
+    /// Nearest known word.
+    did_you_mean(word) "您是不是想用 '{word}'？" "Did you mean '{word}'?";
+    /// All possible words.
+    choices(words) "可用：{words}" "Possible: {words}";
+    /// The command's usage.
+    usage_line(usage) "用法：{usage}" "Usage: {usage}";
+    /// Where the usage stands.
+    help_hint() "加 --help 查看用法" "Add --help to see the usage";
+    /// Standard output cannot be written.
+    stdout_failed(error) "无法写入标准输出（{error}）" "Standard output cannot be written ({error})";
     /// The address cannot be used.
     endpoint_invalid(reason) "服务器地址无效（{reason}）" "The server address is not usable ({reason})";
     /// Remedy for [`endpoint_invalid`].
@@ -32,7 +64,7 @@ texts! {
     /// The server cannot be reached.
     network(reason) "无法连接服务器（{reason}）" "The server cannot be reached ({reason})";
     /// Remedy for [`network`].
-    network_hint() "检查网络和服务器状态后重试；地址可用 runwhere whoami 查看" "Check the network and the server, then try again; runwhere whoami shows the address";
+    network_hint() "检查网络和服务器状态后重试；地址不对时用 runwhere login --endpoint <url> 更换" "Check the network and the server, then try again; runwhere login --endpoint <url> changes the address";
     /// The answer is no JSON object.
     answer_unreadable(status) "服务器的回答无法识别（HTTP {status}）" "The server's answer makes no sense (HTTP {status})";
     /// Remedy for [`answer_unreadable`].

@@ -128,7 +128,11 @@ pub const HELP: &[HelpEntry] = &[
         "List jobs",
         "runwhere get jobs\nrunwhere get jobs --status running\nrunwhere get jobs --kind Training --limit 50",
     ),
-    row("get jobs --status", "按状态筛选", "Only jobs in this state"),
+    row(
+        "get jobs --status",
+        "按状态筛选：pending、running、succeeded、failed、stopped",
+        "Only jobs in this state: pending, running, succeeded, failed, stopped",
+    ),
     row(
         "get jobs --kind",
         "按类型筛选：Training、Inference、Notebook",
@@ -236,7 +240,12 @@ pub const HELP: &[HelpEntry] = &[
         "Read the token from standard input, without a prompt",
     ),
     with("whoami", "查看当前登录", "Show the current login", "runwhere whoami"),
-    with("logout", "删除本机保存的 Token", "Remove the stored token", "runwhere logout"),
+    with(
+        "logout",
+        "删除本机保存的服务器地址和 Token",
+        "Remove the stored server address and token",
+        "runwhere logout",
+    ),
     with(
         "serve",
         "启动服务器",
@@ -285,8 +294,8 @@ pub const HELP: &[HelpEntry] = &[
     row("token create --name", "备注名", "A name to remember it by"),
     row(
         "token create --scope",
-        "权限，可重复或用逗号分隔（默认全部）",
-        "Permissions, repeated or separated by commas (default: all)",
+        "权限，可重复或用逗号分隔（默认 admin，即全部）：training.run、training.stop、job.read、runner.read、billing.read、admin",
+        "Permissions, repeated or separated by commas (default: admin, which is all): training.run, training.stop, job.read, runner.read, billing.read, admin",
     ),
     row(
         "token create --project",
@@ -323,6 +332,64 @@ pub fn translate(command: clap::Command, lang: Lang) -> clap::Command {
     below(command, "", &globals, lang)
 }
 
+/// What belongs to all commands: exit codes and variables.
+fn program_notes(lang: Lang) -> &'static str {
+    match lang {
+        Lang::Zh => {
+            "
+退出码：
+  0    成功
+  1    本机错误（文件、输出、本机服务）
+  2    参数或任务 YAML 有误
+  3    服务器拒绝，或未登录
+  4    无法连接服务器
+  10   跟随的任务没有成功（程序自己的退出码写在文字里）
+  130  被中断（Ctrl-C）
+
+环境变量：
+  RUNW_ENDPOINT, RUNW_TOKEN  服务器地址和 Token（优先于 ~/.runwhere/config.toml）
+  RUNWHERE_LANG              界面语言：zh 或 en
+  RUNWHERE_JSON              1 等同于 --json
+  RUNWHERE_HOME              代替 ~/.runwhere
+"
+        }
+        Lang::En => {
+            "
+Exit codes:
+  0    success
+  1    something on this machine went wrong (files, output, the server in this process)
+  2    wrong arguments or task YAML
+  3    the server refused, or there is no login
+  4    the server cannot be reached
+  10   the followed job did not succeed (the program's own code is in the text)
+  130  interrupted (Ctrl-C)
+
+Environment variables:
+  RUNW_ENDPOINT, RUNW_TOKEN  server address and token (win over ~/.runwhere/config.toml)
+  RUNWHERE_LANG              language of texts: zh or en
+  RUNWHERE_JSON              1 is the same as --json
+  RUNWHERE_HOME              replaces ~/.runwhere
+"
+        }
+    }
+}
+
+/// What the parser would add in English: the default and the possible values of an argument.
+fn chinese_notes(argument: &clap::Arg) -> String {
+    let mut notes = String::new();
+    let default: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if !default.is_empty() {
+        notes.push_str(&format!("（默认 {}）", default.join(", ")));
+    }
+    let possible: Vec<_> =
+        argument.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect();
+    if !possible.is_empty() {
+        notes.push_str(&format!("（可用：{}）", possible.join("、")));
+    }
+    notes
+}
+
 fn below(
     mut command: clap::Command,
     path: &str,
@@ -342,7 +409,8 @@ fn below(
                 Lang::En => "Examples:",
             };
             let lines = entry.examples.replace('\n', "\n  ");
-            command = command.after_help(format!("{title}\n  {lines}\n"));
+            let more = if path.is_empty() { program_notes(lang) } else { "" };
+            command = command.after_help(format!("{title}\n  {lines}\n{more}"));
         }
     }
     if lang == Lang::Zh {
@@ -378,6 +446,11 @@ fn below(
         };
         let own = find(format!("{path} {key}").trim_start());
         match own.or_else(|| globals.iter().copied().find(|entry| entry.path == key)) {
+            Some(entry) if lang == Lang::Zh && argument.get_action().takes_values() => {
+                let notes = chinese_notes(&argument);
+                let help = format!("{}{notes}", entry.zh);
+                argument.help(help).hide_default_value(true).hide_possible_values(true)
+            }
             Some(entry) => argument.help(text(entry)),
             None => argument,
         }

@@ -57,6 +57,8 @@ texts! {
     more_jobs() "还有更多（--all 全部列出）" "There are more (--all lists them)";
     /// describe: name.
     describe_name(name) "✓ 作业: {name}" "✓ Job: {name}";
+    /// describe: name of a failed job.
+    describe_name_failed(name) "✗ 作业: {name}" "✗ Job: {name}";
     /// describe.
     describe_id(id) "  ID: {id}" "  ID: {id}";
     /// describe.
@@ -77,6 +79,8 @@ texts! {
     describe_price(price) "  价格: {price}/hr" "  Price: {price}/hr";
     /// describe.
     describe_cost(cost, seconds) "  费用: {cost}（计费 {seconds} 秒）" "  Cost: {cost} ({seconds} billed seconds)";
+    /// describe.
+    describe_cost_pretended(cost, seconds) "  费用: {cost}（模拟，计费 {seconds} 秒，不产生真实费用）" "  Cost: {cost} (simulated, {seconds} billed seconds, nothing is really charged)";
     /// describe.
     describe_limit(time) "  最长运行: {time}" "  Longest run: {time}";
     /// describe.
@@ -113,6 +117,20 @@ texts! {
     reason_max_duration() "达到 maxDuration" "maxDuration was reached";
     /// End reason.
     reason_lost() "执行中断，未重新运行" "the execution was lost and not run again";
+    /// End reason.
+    reason_start_failed() "程序无法启动" "the program could not be started";
+    /// End reason.
+    reason_no_capacity() "没有可用的机器" "no machine was to be had";
+    /// End reason.
+    reason_price_changed() "价格超过上限，未启动" "the price rose above the limit; nothing was launched";
+    /// End reason.
+    reason_budget() "项目预算已用完" "the project's budget is used up";
+    /// End reason.
+    reason_launch_refused() "平台拒绝启动" "the provider refused the launch";
+    /// End reason.
+    reason_node_failed() "节点故障" "the node failed";
+    /// End reason.
+    reason_prepare_failed() "工作目录准备失败" "the work folder could not be prepared";
     /// Stopped.
     stopped(name) "✓ 作业 {name} 已停止，GPU 已释放，计费停止" "✓ Job {name} stopped, GPUs released, billing stopped";
     /// Nothing to stop.
@@ -121,6 +139,10 @@ texts! {
     stopping(name) "✓ 作业 {name} 正在停止；释放确认后计费停止（runwhere describe job {name} 查看）" "✓ Job {name} is stopping; billing ends with the confirmed release (see runwhere describe job {name})";
     /// Deleted.
     deleted(name) "✓ 作业 {name} 已删除" "✓ Job {name} deleted";
+    /// Deleted with its earlier runs.
+    deleted_many(name, count) "→ 名为 {name} 的 {count} 次运行都已删除" "→ All {count} runs named {name} are deleted";
+    /// Deleted before the release is confirmed.
+    deleting(name) "✓ 作业 {name} 已删除，但仍在释放；释放确认后计费停止（/api/v1/billing/segments 查看）" "✓ Job {name} deleted, but still being released; billing ends with the confirmed release (see /api/v1/billing/segments)";
     /// Resumed.
     resumed(name, id) "✓ 作业 {name} 已恢复，新任务 {id}" "✓ Job {name} resumed as {id}";
     /// From a step.
@@ -156,6 +178,8 @@ texts! {
     /// Result line.
     result_cost(cost) "  费用: {cost}" "  Cost: {cost}";
     /// Result line.
+    result_cost_pretended(cost) "  费用: {cost}（模拟：GPU 由 --try-locally 假装，不产生真实费用）" "  Cost: {cost} (simulated: --try-locally pretended the GPUs, nothing is really charged)";
+    /// Result line.
     result_cleanup(text) "  cleanup_confirmed: {text}" "  cleanup_confirmed: {text}";
     /// Waiting.
     waiting_for_release() "等待释放确认…" "Waiting for the confirmed release…";
@@ -175,6 +199,14 @@ texts! {
     unknown() "未知" "unknown";
     /// run: used server.
     run_embedded() "未配置服务器：使用内置服务和本机（local）" "No server is configured: using the embedded one and this machine (local)";
+    /// run: the configured server is left aside.
+    run_not_configured(url) "--try-locally：不使用已配置的服务器 {url}；使用内置服务和本机（local）" "--try-locally: the configured server {url} is not used; using the embedded one and this machine (local)";
+    /// Remedy where the data folder is in use.
+    run_without_try_locally(url) "去掉 --try-locally 就会提交到已配置的服务器 {url}（要假装有 GPU，用 runwhere serve --try-locally 启动它）；或用 --data-dir 换一个目录" "Without --try-locally the job goes to the configured server {url} (to pretend to have GPUs, start that one with runwhere serve --try-locally); or choose another folder with --data-dir";
+    /// run: another job of the same data folder.
+    other_job(id, name, price) "任务 {id}（{name}）仍未结束，可能正在计费（{price}/hr）：runwhere stop job {id} 停止" "Job {id} ({name}) has not ended and may cost {price}/hr: runwhere stop job {id} stops it";
+    /// Commands without a server: what answers.
+    using_local(path) "未配置服务器：读取本机数据目录 {path}" "No server is configured: using the data folder {path} of this machine";
     /// run: pretended GPUs.
     run_pretended() "--try-locally：本机假装拥有所需 GPU，仅供试用，不产生真实费用" "--try-locally: this machine pretends to have the wanted GPUs; only to try it out, no real cost";
     /// usage.
@@ -183,6 +215,8 @@ texts! {
     usage_total(hours) "  GPU 时长: {hours} 小时" "  GPU time: {hours} hours";
     /// usage.
     usage_gpu(gpu, hours) "    {gpu}: {hours} 小时" "    {gpu}: {hours} hours";
+    /// usage.
+    usage_cost(amount, currency) "  费用: {amount} {currency}" "  Cost: {amount} {currency}";
     /// usage.
     usage_none() "  没有用量" "  No usage";
     /// usage.

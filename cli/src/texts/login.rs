@@ -19,8 +19,8 @@ texts! {
     logged_in(user, endpoint) "✓ 已登录 {endpoint}（{user}）" "✓ Logged in to {endpoint} ({user})";
     /// A token crosses the network in plain text.
     plain_http() "连接未加密：Token 会以明文经过网络，建议使用 https" "The connection is not encrypted: the token crosses the network in plain text; use https";
-    /// The token is removed.
-    logged_out() "✓ 已退出登录" "✓ Logged out";
+    /// Address and token are removed.
+    logged_out() "✓ 已退出登录：已删除本机保存的服务器地址和 Token" "✓ Logged out: the stored server address and token are removed";
     /// There was no token.
     was_not_logged_in() "本来就没有登录" "There was no login";
     /// A variable still holds a token.

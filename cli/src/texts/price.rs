@@ -46,9 +46,11 @@ texts! {
     /// No prices.
     price_nothing() "没有找到 SKU" "No SKU found";
     /// Remedy for [`price_nothing`].
-    price_nothing_hint() "→ 用 runwhere price summary 查看可用型号" "→ runwhere price summary shows the models";
+    price_nothing_hint() "用 runwhere price summary 查看可用型号" "runwhere price summary shows the models";
     /// Old prices.
     price_stale(minutes) "价格数据已有 {minutes} 分钟未更新" "The prices are {minutes} minutes old";
+    /// Very old prices.
+    price_stale_days(days) "价格数据已有 {days} 天未更新" "The prices are {days} days old";
     /// Cut list.
     price_more(shown, total) "显示 {shown} / {total} 条（--all 全部列出）" "{shown} of {total} shown (--all lists all)";
     /// Where prices come from.
@@ -56,7 +58,7 @@ texts! {
     /// Rate line.
     price_rate(rate, currency, date, source) "汇率 1 {currency} = {rate} CNY（{date}，{source}）" "Rate 1 {currency} = {rate} CNY ({date}, {source})";
     /// Advice.
-    price_write_back(key) "→ 写回 YAML：resources.gpuSkuKey: {key}" "→ To write into the YAML: resources.gpuSkuKey: {key}";
+    price_write_back(key) "→ 要固定用它，在 YAML 填 resources.gpuSkuKey: {key}" "→ To fix this offer, put resources.gpuSkuKey: {key} into the YAML";
     /// Nothing within the ceiling.
     price_none_within(ceiling) "没有不超过 {ceiling}/hr 的 Offer" "No offer costs at most {ceiling}/hr";
     /// Remedy for [`price_none_within`].

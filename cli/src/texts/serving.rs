@@ -13,6 +13,20 @@ texts! {
     serving_token(token) "  Token: {token}" "  Token: {token}";
     /// How to log in.
     serving_login(url) "  登录: runwhere login --endpoint {url}" "  To log in: runwhere login --endpoint {url}";
+    /// Tokens cross the network.
+    serving_plain(address) "{address} 可以从其他机器访问，且未启用 TLS：Token 会以明文经过网络；用 --tls-cert 和 --tls-key 加密" "{address} can be reached from other machines, without TLS: tokens cross the network in plain text; encrypt with --tls-cert and --tls-key";
+    /// Jobs cannot run on this machine.
+    serving_no_local(address) "{address} 可以从其他机器访问：不在本机运行任务（--allow-local-exec 允许）" "{address} can be reached from other machines: no jobs run on this one (--allow-local-exec allows them)";
+    /// The address is taken.
+    listen_taken(address) "地址 {address} 已被占用" "The address {address} is in use";
+    /// The address is not allowed.
+    listen_forbidden(address) "没有权限监听 {address}" "Listening on {address} is not permitted";
+    /// The address belongs to another machine.
+    listen_foreign(address) "本机没有地址 {address}" "This machine does not have the address {address}";
+    /// The address cannot be used.
+    listen_failed(address, error) "无法监听 {address}（{error}）" "Cannot listen on {address} ({error})";
+    /// Remedy for these.
+    listen_hint() "用 --listen 换一个地址，例如 --listen 127.0.0.1:8081" "Choose another address, such as --listen 127.0.0.1:8081";
     /// Pretending.
     serving_pretended() "--try-locally：本机假装拥有所需 GPU，仅供试用" "--try-locally: this machine pretends to have the wanted GPUs, only to try it out";
     /// Stopping.

@@ -7,6 +7,8 @@ texts! {
     uploaded(files, megabytes, skipped) "✓ 上传 {files} 个文件（{megabytes} MB），跳过 {skipped} 个未变化文件" "✓ Uploaded {files} files ({megabytes} MB), skipped {skipped} unchanged files";
     /// The document's line about folders.
     storage_ready(folders) "✓ 存储路径已就绪：{folders}" "✓ Storage paths are ready: {folders}";
+    /// Progress.
+    hashing() "计算校验和" "Hashing";
     /// Scanning.
     scanned(files, megabytes) "扫描到 {files} 个文件（{megabytes} MB）" "Found {files} files ({megabytes} MB)";
     /// Many files.

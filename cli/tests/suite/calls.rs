@@ -38,7 +38,8 @@ fn each_kind_of_failure_has_its_exit_code() {
     user.run(&["nonsense"]).expect(2);
     User::new(None).run(&["get", "jobs"]).expect(3);
     User::new(Some("nonsense")).run(&["get", "jobs"]).expect(2);
-    User::new(Some("http://127.0.0.1:1")).run(&["stop", "job", "a"]).expect(4);
+    let done = User::new(Some("http://127.0.0.1:1")).run(&["stop", "job", "a"]).expect(4);
+    assert!(done.stderr.contains("http://127.0.0.1:1"), "{}", done.stderr);
 }
 
 #[test]
@@ -56,7 +57,67 @@ fn errors_are_one_json_object_when_json_is_wanted() {
     let done = User::new(None).run(&["get", "jobs", "--json"]).expect(3);
     assert_eq!(done.error()["code"], "not_logged_in");
     let done = User::new(None).run(&["--json", "get", "nothing"]).expect(2);
-    assert_eq!(done.error()["code"], "usage");
+    let error = done.error();
+    assert_eq!((&error["code"], &error["argument"]), (&"usage".into(), &"nothing".into()));
+    let done = User::new(None).run(&["--json", "price", "list", "--provder", "x"]).expect(2);
+    let error = done.error();
+    assert_eq!(error["argument"], "--provder");
+    assert_eq!(error["suggestion"], "--provider");
+}
+
+#[test]
+fn wrong_arguments_are_told_in_the_users_language() {
+    let user = User::new(None);
+    let done = user.run(&["sumbit", "-f", "a.yaml"]).expect(2);
+    assert_eq!(done.stderr, "✗ 没有命令 'sumbit'\n→ 您是不是想用 'submit'？\n");
+    let done = user.run(&["submit"]).expect(2);
+    assert_eq!(done.stderr, "✗ 缺少参数 --file <YAML>\n→ 用法：runwhere submit --file <YAML>\n");
+    let done = user.run(&["--lang", "en", "submit"]).expect(2);
+    assert!(done.stderr.starts_with("✗ Missing: --file <YAML>\n"), "{}", done.stderr);
+    let done = user.run(&["--lang", "fr", "version"]).expect(2);
+    assert!(done.stderr.contains("--lang 的值 'fr' 无效"), "{}", done.stderr);
+    let mut command = user.command(&["version"]);
+    let done = crate::client::Done::of(command.env("RUNWHERE_LANG", "fr").output().unwrap());
+    assert!(done.expect(0).stderr.contains("RUNWHERE_LANG 的值 'fr' 无效"));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_no_success() {
+    let server = Server::start(|_| ok(json!({"data": [{"name": "a"}]})));
+    let user = against(&server);
+    for arguments in [&["get", "jobs"][..], &["--help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = user.command(arguments).stdout(full).output().unwrap();
+        let done = crate::client::Done::of(output).expect(1);
+        assert!(done.stderr.contains("无法写入标准输出"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_failed_job_is_marked_and_says_what_ended_it() {
+    let server = Server::start(|_| {
+        ok(json!({"job_id": "job-1", "name": "llama", "status": "failed", "signal": 15,
+            "end_reason": "max_duration_exceeded", "cost_exact": "1", "gpu_pretended": true}))
+    });
+    let done = against(&server).run(&["describe", "job", "llama"]).expect(0);
+    assert!(done.stdout.starts_with("✗ 作业: llama\n"), "{}", done.stdout);
+    assert!(done.stdout.contains("模拟"), "{}", done.stdout);
+    let done = against(&server).run(&["logs", "llama", "-f"]).expect(10);
+    assert!(done.stderr.contains("达到 maxDuration"), "{}", done.stderr);
+    assert!(!done.stderr.contains("信号"), "{}", done.stderr);
+}
+
+#[test]
+fn deleting_several_runs_says_how_many_and_an_open_release_is_told() {
+    let server = Server::start(|request| match request.target.as_str() {
+        "/api/v1/jobs/llama" => ok(json!({"job_id": "job-2", "deleted": ["job-2", "job-1"]})),
+        _ => ok(json!({"job_id": "job-3", "deleted": ["job-3"], "stopping": true})),
+    });
+    let user = against(&server);
+    let done = user.run(&["delete", "job", "llama"]).expect(0);
+    assert_eq!(done.stdout, "✓ 作业 job-2 已删除\n→ 名为 llama 的 2 次运行都已删除\n");
+    let done = user.run(&["delete", "job", "job-3", "--force"]).expect(0);
+    assert!(done.stdout.contains("仍在释放"), "{}", done.stdout);
 }
 
 #[test]
@@ -210,7 +271,10 @@ fn login_stores_only_a_token_that_works() {
     let done = user.run(&["--json", "whoami"]).expect(0);
     assert_eq!(done.json(), json!({"user": "ada", "org_id": 7, "workspace": server.url}));
     user.run(&["logout"]).expect(0);
+    let stored = std::fs::read_to_string(user.home().join(".runwhere/config.toml")).unwrap();
+    assert!(!stored.contains("endpoint") && !stored.contains("token"), "{stored}");
     user.run(&["whoami"]).expect(3);
+    user.run(&["price", "summary"]).expect(0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod calls;
 mod client;
 mod help;
 mod live;
+mod local;
 mod offline;
 mod server;
 mod submit;

@@ -42,6 +42,62 @@ fn a_submit_prints_the_documents_lines() {
 }
 
 #[test]
+fn code_that_was_never_synced_is_told_once() {
+    let server = Server::start(|request| {
+        let mut reply = submitted();
+        reply["warnings"] = json!(["该任务名没有同步过代码"]);
+        quote(request).unwrap_or_else(|| ok(reply))
+    });
+    let done = user(&server).run(&["submit", "-f", "train.yaml"]).expect(0);
+    assert_eq!(done.stderr, "⚠ 该任务名没有同步过代码\n");
+}
+
+#[test]
+fn a_start_within_a_minute_is_not_in_no_minutes() {
+    let server = Server::start(|request| {
+        let mut reply = submitted();
+        reply["estimated_start_seconds"] = json!(5);
+        quote(request).unwrap_or_else(|| ok(reply))
+    });
+    let done = user(&server).run(&["submit", "-f", "train.yaml"]).expect(0);
+    assert!(done.stdout.contains("预计 ~1 分钟后开始运行（含节点创建）"), "{}", done.stdout);
+}
+
+#[test]
+fn run_refuses_what_cannot_run_before_it_asks_or_uploads() {
+    let server = Server::start(|request| {
+        assert!(request.is("POST", "/api/v1/comparison/quote"), "{}", request.target);
+        ok(json!({"recommendations": [], "suggestions": ["a100-80g"]}))
+    });
+    let user = user(&server);
+    user.write("gpu.yaml", &TASK.replace("a100-80g", "a100-80x"));
+    let done = user.run(&["run", "-f", "gpu.yaml"]).expect(2);
+    assert!(
+        done.stderr.contains("a100-80x") && done.stderr.contains("a100-80g"),
+        "{}",
+        done.stderr
+    );
+    let before = server.seen().len();
+    user.write("kind.yaml", &TASK.replace("kind: Training", "kind: Notebook"));
+    user.write("conda.yaml", &TASK.replace("environment:\n", "environment:\n  conda: torch\n"));
+    for (file, said) in [("kind.yaml", "Notebook"), ("conda.yaml", "conda")] {
+        let done = user.run(&["run", "-f", file]).expect(2);
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
+    assert_eq!(server.seen().len(), before);
+}
+
+#[test]
+fn a_wrong_folder_is_told_before_the_table() {
+    let server = Server::start(|request| quote(request).unwrap());
+    let user = user(&server);
+    user.write("sub.yaml", &TASK.replace("path: \".\"", "path: \"src\""));
+    let done = user.run(&["run", "-f", "sub.yaml"]).expect(2);
+    assert_eq!(done.stdout, "");
+    assert!(done.stderr.contains("src"), "{}", done.stderr);
+}
+
+#[test]
 fn a_lost_answer_is_asked_for_again_under_the_same_key() {
     let server = Server::start(|request| match (quote(request), request.before) {
         (Some(quote), _) => quote,
