@@ -32,7 +32,8 @@ const TRAILER_BYTES: usize = 4;
 /// Most bytes of a payload before compression: one full frame and its header, and room.
 pub(super) const MAX_RAW_BYTES: usize = 2 << 20;
 const MAX_STORED_BYTES: usize = MAX_RAW_BYTES + (64 << 10);
-const LEVEL: i32 = 1;
+/// A fast level: what arrives is stored as fast as the disk takes it.
+const LEVEL: i32 = -4;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -30,7 +30,8 @@ pub const MAX_BATCH_COMPRESSED_BYTES: usize = MAX_BATCH_BYTES + (1 << 20);
 
 // 16 MiB: no honest batch needs a larger window, and a hostile one gets no more memory.
 const MAX_WINDOW_LOG: u32 = 24;
-const ZSTD_LEVEL: i32 = 1;
+/// A fast level: a flood of output is bound by the processor, not by the line.
+pub(crate) const ZSTD_LEVEL: i32 = -4;
 
 /// Which stream of a trial.
 #[derive(

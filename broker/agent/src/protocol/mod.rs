@@ -22,7 +22,7 @@ mod assignment;
 mod bootstrap;
 mod digest;
 mod event;
-mod frame;
+pub(crate) mod frame;
 mod output;
 mod poll;
 mod session;

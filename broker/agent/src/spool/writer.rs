@@ -17,6 +17,7 @@ use super::record::Header;
 use super::shared::{Held, Segment, Spool, Tail};
 use crate::clock;
 use crate::files::{Reserve, sync_folder_of};
+use crate::protocol::frame::ZSTD_LEVEL;
 use crate::protocol::{Digest, FRAME_HEADER_BYTES, LogStream, MAX_FRAME_BYTES, StreamSeal};
 use crate::texts;
 
@@ -138,7 +139,7 @@ impl Worker {
         max_log_bytes: u64,
         reserve: Arc<Reserve>,
     ) -> io::Result<Self> {
-        let mut compressor = zstd::bulk::Compressor::new(1)?;
+        let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
         compressor.include_checksum(true)?;
         let streams = tail.ends.map(|end| Stream { start: end, end, hash: sha2::Sha256::new() });
         Ok(Self {
