@@ -155,12 +155,13 @@ impl Run<'_> {
         {
             return Err(price::nothing_recommended(View(&answer), self.task, self.ceiling));
         }
-        // What is wrong with the folder is told before the table, and before anything is uploaded.
-        let local = sync::gather(self.task, self.yes, self.settings, self.printer)?;
+        // What is wrong with the folders is told before the table. The files are read after it: the table itself may go into
+        // one of them (`runwhere run … > run.log`).
+        sync::check_folders(self.task)?;
         if !nothing {
             price::show_recommendations(&answer, self.task, self.settings.explain, self.printer);
         }
-        let pushed = sync::upload(self.task, &local, client, self.settings, self.printer).await?;
+        let pushed = sync::bring(self.task, self.yes, client, self.settings, self.printer).await?;
         self.printer.json(&sync::report(&pushed));
         Ok(pushed.sync_id)
     }

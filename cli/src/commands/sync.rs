@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::seams::task::Task;
 use crate::settings::Settings;
-use crate::sync::{Local, ManifestFile, Pushed, Records, local, megabytes, push};
+use crate::sync::{ManifestFile, Pushed, Records, local, megabytes, push};
 use crate::texts;
 
 const ROOT: &str = ".";
@@ -31,38 +31,23 @@ pub(super) async fn sync(args: &SyncArgs, settings: &Settings, printer: &Printer
     Ok(())
 }
 
-/// Scans, hashes, uploads and says so.
-async fn bring(
+/// Whether the folders that the task names are there.
+pub(super) fn check_folders(task: &Task) -> Outcome {
+    crate::sync::check_folders(Path::new(ROOT), &task.sync_task().folders)
+}
+
+/// Scans, hashes, uploads and says so; also a part of `run`.
+pub(super) async fn bring(
     task: &Task,
     yes: bool,
     client: &Client,
     settings: &Settings,
     printer: &Printer,
 ) -> Outcome<Pushed> {
-    let local = gather(task, yes, settings, printer)?;
-    upload(task, &local, client, settings, printer).await
-}
-
-/// Scans and hashes what the task names.
-pub(super) fn gather(
-    task: &Task,
-    yes: bool,
-    settings: &Settings,
-    printer: &Printer,
-) -> Outcome<Local> {
-    local(Path::new(ROOT), &settings.home, &task.sync_task(), yes, printer)
-}
-
-/// Uploads what was gathered and says so.
-pub(super) async fn upload(
-    task: &Task,
-    local: &Local,
-    client: &Client,
-    settings: &Settings,
-    printer: &Printer,
-) -> Outcome<Pushed> {
+    let sync_task = task.sync_task();
+    let local = local(Path::new(ROOT), &settings.home, &sync_task, yes, printer)?;
     local.warn_skipped(printer, settings.verbose > 0);
-    let pushed = push(client, &task.sync_task(), local, printer).await?;
+    let pushed = push(client, &sync_task, &local, printer).await?;
     printer.out(&texts::uploaded(pushed.uploaded, megabytes(pushed.bytes), pushed.skipped));
     if let Some(status) = pushed.env_status.as_deref().filter(|status| *status != "ready") {
         printer.out(&texts::env_status(status));

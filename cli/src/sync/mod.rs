@@ -15,4 +15,4 @@ pub use manifest::{Changes, Manifest, ManifestFile, megabytes};
 pub use push::{Local, Pushed, SyncTask, local, push};
 pub use record::{LastSync, Records};
 pub use rules::Rules;
-pub use scan::{FileStamp, FoundFile, Scan, Skip, SkipReason, scan};
+pub use scan::{FileStamp, FoundFile, Scan, Skip, SkipReason, check_folders, scan};

@@ -108,14 +108,28 @@ impl Scan {
     }
 }
 
+/// Whether every one of `folders` is there, below `root`. Looks at nothing inside them.
+///
+/// # Errors
+/// As [`scan`], for folders and for the rules file.
+pub fn check_folders(root: &Path, folders: &[String]) -> Result<(), Failure> {
+    let root = real(root)?;
+    Rules::read(&root)?;
+    folders.iter().try_for_each(|folder| below(&root, folder).map(drop))
+}
+
+fn real(root: &Path) -> Result<PathBuf, Failure> {
+    root.canonicalize().map_err(|error| {
+        Failure::other("root_unreadable", texts::file_unreadable(root.display(), error))
+    })
+}
+
 /// Walks `folders` below `root`.
 ///
 /// # Errors
 /// Exit code 2 for a folder that is missing or leaves the root, and for bad rules.
 pub fn scan(root: &Path, folders: &[String]) -> Result<Scan, Failure> {
-    let root = root.canonicalize().map_err(|error| {
-        Failure::other("root_unreadable", texts::file_unreadable(root.display(), error))
-    })?;
+    let root = real(root)?;
     let rules = Rules::read(&root)?;
     let mut scan = Scan::default();
     for folder in folders {
