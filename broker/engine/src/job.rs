@@ -184,6 +184,11 @@ pub enum EndReason {
         /// What was seen.
         detail: String,
     },
+    /// The program itself could not be started.
+    StartFailed {
+        /// What the system said.
+        detail: String,
+    },
 }
 
 impl EndReason {
@@ -201,6 +206,7 @@ impl EndReason {
             Self::LaunchRefused { .. } => "launch_refused",
             Self::NodeFailed { .. } => "node_failed",
             Self::PrepareFailed { .. } => "prepare_failed",
+            Self::StartFailed { .. } => "start_failed",
         }
     }
 
@@ -211,7 +217,8 @@ impl EndReason {
             | Self::NoCapacity { detail }
             | Self::LaunchRefused { detail }
             | Self::NodeFailed { detail }
-            | Self::PrepareFailed { detail } => Some(detail),
+            | Self::PrepareFailed { detail }
+            | Self::StartFailed { detail } => Some(detail),
             Self::Succeeded
             | Self::ProgramFailed
             | Self::Stopped

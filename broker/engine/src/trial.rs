@@ -213,6 +213,9 @@ pub struct Trial {
     pub ended_at: Option<Timestamp>,
     /// How the program ended.
     pub exit: Option<Exit>,
+    /// What the system said where the program could not be started.
+    #[serde(default)]
+    pub start_failure: Option<String>,
     /// Why it ended.
     pub end_reason: Option<EndReason>,
     /// What became of the outputs.
@@ -258,6 +261,7 @@ impl Trial {
             started_at: None,
             ended_at: None,
             exit: None,
+            start_failure: None,
             end_reason: None,
             outputs: OutputState::Pending,
             log: None,

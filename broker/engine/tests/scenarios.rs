@@ -239,6 +239,20 @@ fn a_node_lost_after_the_program_ended_keeps_the_programs_end() {
 }
 
 #[test]
+fn a_program_that_cannot_be_started_ends_with_what_the_system_said() {
+    let exit = Exit { code: Some(127), signal: None, cause: ExitCause::SpawnFailed };
+    let detail = "nosuchprog: No such file or directory".to_owned();
+    let mut world = World::new();
+    world.run_to_ready();
+    world.agent(&AgentEvent::NotStarted { exit, detail: detail.clone() }).unwrap();
+    world.agent(&AgentEvent::Done).unwrap();
+    let reason = world.unit.trial.end_reason.clone();
+    assert_eq!(world.unit.trial.state, TrialState::Failed);
+    assert_eq!(reason, Some(EndReason::StartFailed { detail }));
+    assert_eq!(reason.map(|reason| reason.code()), Some("start_failed"));
+}
+
+#[test]
 fn stop_time_limit_and_the_programs_own_end() {
     // The program's own end wins over a stop that came while it was collected.
     let mut world = World::new();

@@ -10,17 +10,22 @@ pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
         EventKind::GpusReady { .. } => AgentEvent::GpusReady,
         EventKind::Preparing => AgentEvent::Preparing,
         EventKind::Started { .. } => AgentEvent::Started,
-        EventKind::Exited { code, signal, reason, .. } => AgentEvent::Exited(Exit {
-            code: *code,
-            signal: *signal,
-            cause: match reason {
+        EventKind::Exited { code, signal, reason, detail } => {
+            let cause = match reason {
                 None => ExitCause::Program,
                 Some(ExitReason::Stopped) => ExitCause::Stop,
                 Some(ExitReason::Timeout) => ExitCause::TimeOut,
                 Some(ExitReason::SpawnFailed) => ExitCause::SpawnFailed,
                 Some(ExitReason::BrokerSilent) => ExitCause::BrokerSilent,
-            },
-        }),
+            };
+            let exit = Exit { code: *code, signal: *signal, cause };
+            match (cause, detail) {
+                (ExitCause::SpawnFailed, Some(detail)) => {
+                    AgentEvent::NotStarted { exit, detail: detail.chars().take(500).collect() }
+                }
+                _ => AgentEvent::Exited(exit),
+            }
+        }
         EventKind::LogSealed { frames, bytes, .. } => {
             AgentEvent::LogSealed(LogSeal { frames: *frames, bytes: *bytes })
         }

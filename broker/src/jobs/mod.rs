@@ -5,5 +5,8 @@ mod offer;
 mod service;
 mod submit;
 
+#[cfg(test)]
+mod tests;
+
 pub use cost::cost_of;
 pub use service::Jobs;

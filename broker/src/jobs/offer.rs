@@ -10,6 +10,9 @@ use crate::api::text::Words;
 use crate::ports::Prices;
 use crate::task::{GpuSku, TaskFile};
 
+/// The most GPUs that one node is looked for with.
+const MOST_GPUS: u32 = 16;
+
 /// What a submit is held against besides the YAML.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
@@ -157,30 +160,39 @@ fn unresolvable(terms: &Terms<'_>, text: &str) -> Refusal {
 fn by_model(terms: &Terms<'_>, text: &str, gpus: GpuCount) -> Result<Offer, Refusal> {
     let Some(model) = GpuModel::resolve(text) else { return Err(unresolvable(terms, text)) };
     let offers = terms.prices.best(model.id, gpus);
-    offers.into_iter().next().ok_or_else(|| unresolvable(terms, text))
+    offers.into_iter().next().ok_or_else(|| no_such_count(terms, text, model, gpus))
+}
+
+/// The refusal for a known model that nobody offers with this number of GPUs.
+fn no_such_count(terms: &Terms<'_>, text: &str, model: &GpuModel, gpus: GpuCount) -> Refusal {
+    let offered: Vec<String> = (1..=MOST_GPUS)
+        .filter_map(GpuCount::whole)
+        .filter(|count| !terms.prices.best(model.id, *count).is_empty())
+        .map(|count| count.to_string())
+        .collect();
+    if offered.is_empty() {
+        return unresolvable(terms, text);
+    }
+    let name = model.name;
+    invalid(
+        Words::new(
+            format!("没有正好 {gpus} 张 {name} 的 Offer；现有的张数：{}", offered.join("、")),
+            format!(
+                "no offer has exactly {gpus} x {name}; there are offers of {}",
+                offered.join(", ")
+            ),
+        ),
+        Words::new(
+            "把 resources.gpuNum 改为其中之一，或在 resources.gpuSkuKey 指定 GPU 更多的 Offer（runwhere price list 查 SKU KEY）",
+            "set resources.gpuNum to one of these, or name an offer with more GPUs in resources.gpuSkuKey (see `runwhere price list`)",
+        ),
+    )
 }
 
 fn check(terms: &Terms<'_>, offer: Offer, gpus: GpuCount) -> Result<Chosen, Refusal> {
     let provider = terms.registry.get(&offer.key.provider);
     let (Some(provider), true) = (provider, offer.launchable) else {
-        let account = &offer.key.provider;
-        return Err(invalid(
-            Words::new(
-                format!("没有已连接的账户能启动 {}：请先连接 {account} 账户", offer.key),
-                format!(
-                    "no connected account can launch {}: connect a {account} account first",
-                    offer.key
-                ),
-            ),
-            Words::new(
-                format!(
-                    "连接 {account} 账户后重试；想先在本机试跑，用 runwhere serve --try-locally 启动服务"
-                ),
-                format!(
-                    "connect a {account} account and try again; to try it on this machine start the server with `runwhere serve --try-locally`"
-                ),
-            ),
-        ));
+        return Err(not_launchable(terms, &offer, gpus));
     };
     if offer.stock == Stock::SoldOut {
         tracing::debug!(offer.key = %offer.key, "Submitted while sold out; it will wait");
@@ -230,13 +242,67 @@ fn check(terms: &Terms<'_>, offer: Offer, gpus: GpuCount) -> Result<Chosen, Refu
     Ok(Chosen { offer, price, gpus })
 }
 
-/// Holds a price against the user's limit; another currency only with a dated rate.
-fn within(
-    terms: &Terms<'_>,
-    price: HourlyPrice,
-    limit: HourlyPrice,
-    offer: &Offer,
-) -> Result<HourlyPrice, Refusal> {
+/// The refusal for an offer that no connected account can launch: what could be launched instead,
+/// and whether only the price limit is in its way.
+fn not_launchable(terms: &Terms<'_>, offer: &Offer, gpus: GpuCount) -> Refusal {
+    let key = &offer.key;
+    let account = &key.provider;
+    // Launchable ones come first, the cheapest of them at the head.
+    let ready = offer
+        .gpu
+        .and_then(|model| terms.prices.best(model, gpus).into_iter().next())
+        .filter(|ready| ready.launchable && terms.registry.get(&ready.key.provider).is_some());
+    let ready = ready.and_then(|ready| Some((ready.price.state.known()?, ready.key)));
+    match (ready, terms.max_price) {
+        (Some((price, cheapest)), Some(limit)) if over(terms, price, limit) == Some(true) => {
+            invalid(
+                Words::new(
+                    format!(
+                        "没有价格不超过 {limit} 且能启动的 Offer；最便宜的可启动 Offer 是 {cheapest}，{price}"
+                    ),
+                    format!(
+                        "no offer that can be launched costs at most {limit}; the cheapest one is {cheapest} at {price}"
+                    ),
+                ),
+                Words::new(
+                    format!(
+                        "把 --max-price 提高到 {price} 以上；{key} 便宜些，但要先连接 {account} 账户"
+                    ),
+                    format!(
+                        "raise --max-price to {price} or more; {key} is within the limit, but needs a connected {account} account"
+                    ),
+                ),
+            )
+        }
+        (ready, _) => {
+            let (zh, en) = match ready {
+                Some((price, other)) => (
+                    format!("或改用已能启动的 {other}（{price}）"),
+                    format!("or use {other} ({price}), which can be launched now"),
+                ),
+                None => (
+                    "想先在本机试跑，用 runwhere run --try-locally（或用 runwhere serve --try-locally 启动服务）".to_owned(),
+                    "to try it on this machine use `runwhere run --try-locally` (or start the server with `runwhere serve --try-locally`)".to_owned(),
+                ),
+            };
+            invalid(
+                Words::new(
+                    format!("没有已连接的账户能启动 {key}：请先连接 {account} 账户"),
+                    format!(
+                        "no connected account can launch {key}: connect a {account} account first"
+                    ),
+                ),
+                Words::new(
+                    format!("连接 {account} 账户后重试；{zh}"),
+                    format!("connect a {account} account and try again; {en}"),
+                ),
+            )
+        }
+    }
+}
+
+/// Whether a price is above a limit; `None` where no dated rate can tell.
+fn over(terms: &Terms<'_>, price: HourlyPrice, limit: HourlyPrice) -> Option<bool> {
     let comparable = match price.currency == limit.currency {
         true => Some(price.amount),
         false => terms
@@ -244,9 +310,19 @@ fn within(
             .rate(price.currency, limit.currency)
             .and_then(|rate| price.amount.checked_mul(rate.rate)),
     };
-    match comparable {
-        Some(amount) if amount <= limit.amount => Ok(price),
-        Some(_) => Err(invalid(
+    comparable.map(|amount| amount > limit.amount)
+}
+
+/// Holds a price against the user's limit; another currency only with a dated rate.
+fn within(
+    terms: &Terms<'_>,
+    price: HourlyPrice,
+    limit: HourlyPrice,
+    offer: &Offer,
+) -> Result<HourlyPrice, Refusal> {
+    match over(terms, price, limit) {
+        Some(false) => Ok(price),
+        Some(true) => Err(invalid(
             Words::new(
                 format!("Offer {} 的价格 {price} 高于上限 {limit}", offer.key),
                 format!("offer {} costs {price}, more than the limit of {limit}", offer.key),

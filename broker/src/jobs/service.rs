@@ -19,7 +19,7 @@ use crate::driver::{Core, DriveError};
 use crate::ports::{Room, Unbounded};
 use crate::store::{JobQuery, JobView, Row, StoreError, Transition};
 
-/// How long a stop waits for the confirmed release before it answers how far it is.
+/// How long a stop or delete waits for the confirmed release before it answers how far it is.
 const STOP_WAIT: Duration = Duration::from_secs(20);
 
 /// Jobs over a driver.
@@ -83,6 +83,34 @@ impl Jobs {
         }
         self.core.signals.ring();
         Ok(())
+    }
+
+    /// Waits until a job's trials have ended and their leases are proven gone, or the deadline;
+    /// how far it is then. `None` where there is no such job.
+    async fn released(
+        &self,
+        caller: &Caller,
+        id: &JobId,
+        deadline: jiff::Timestamp,
+    ) -> Result<Option<JobView>, Refusal> {
+        let clock = &self.core.parts.clock;
+        let mut changes = self.core.signals.watch(id.as_str());
+        loop {
+            changes.mark_unchanged();
+            let view = self.core.parts.store.job(&caller.project, id).await?;
+            if view.as_ref().is_none_or(ended_and_clean) || clock.now() >= deadline {
+                return Ok(view);
+            }
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() { return Ok(view) },
+                () = clock.sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    fn stop_deadline(&self) -> jiff::Timestamp {
+        self.core.parts.clock.now().checked_add(STOP_WAIT).unwrap_or(jiff::Timestamp::MAX)
     }
 
     async fn hide(&self, caller: &Caller, id: &JobId) -> Result<bool, Refusal> {
@@ -156,26 +184,10 @@ impl JobService for Jobs {
     }
 
     async fn stop(&self, caller: &Caller, target: &str) -> Result<JobReport, Refusal> {
-        let mut view = self.visible(caller, target).await?;
-        let id = view.job.id.clone();
-        let mut changes = self.core.signals.watch(id.as_str());
+        let view = self.visible(caller, target).await?;
         self.ask_stop(&view).await?;
-        let clock = Arc::clone(&self.core.parts.clock);
-        let deadline = clock.now().checked_add(STOP_WAIT).unwrap_or(jiff::Timestamp::MAX);
-        loop {
-            changes.mark_unchanged();
-            let Some(fresh) = self.core.parts.store.job(&caller.project, &id).await? else { break };
-            view = fresh;
-            if ended_and_clean(&view) || clock.now() >= deadline {
-                break;
-            }
-            tokio::select! {
-                biased;
-                changed = changes.changed() => if changed.is_err() { break },
-                () = clock.sleep_until(deadline) => {}
-            }
-        }
-        self.report(view)
+        let fresh = self.released(caller, &view.job.id, self.stop_deadline()).await?;
+        self.report(fresh.unwrap_or(view))
     }
 
     async fn resume(&self, caller: &Caller, request: ResumeRequest) -> Result<Submitted, Refusal> {
@@ -185,6 +197,8 @@ impl JobService for Jobs {
     async fn delete(&self, caller: &Caller, target: &str, force: bool) -> Result<Deleted, Refusal> {
         let store = &self.core.parts.store;
         let by_id = job_id(target);
+        let begun = self.core.parts.clock.now();
+        let deadline = self.stop_deadline();
         let mut deleted = Deleted::default();
         let mut views = match &by_id {
             Some(id) => store.job(&caller.project, id).await?.into_iter().collect::<Vec<_>>(),
@@ -230,7 +244,13 @@ impl JobService for Jobs {
             }
             for view in &views {
                 self.ask_stop(view).await?;
-                deleted.stopping |= !ended_and_clean(view);
+            }
+            // Seen by everyone while it is being released: nobody looks for what is hidden.
+            for view in views.iter().filter(|view| view.job.deleted_at.is_none()) {
+                let view = self.released(caller, &view.job.id, deadline).await?;
+                deleted.stopping |= view.is_some_and(|view| !ended_and_clean(&view));
+            }
+            for view in &views {
                 if self.hide(caller, &view.job.id).await? {
                     deleted.jobs.push(view.job.id.clone());
                 }
@@ -241,6 +261,8 @@ impl JobService for Jobs {
                 return Ok(deleted);
             }
             views = match store.job_by_name(&caller.project, target).await? {
+                // A run that was accepted meanwhile is not what was to be deleted.
+                Some(newest) if newest.job.created_at > begun => return Ok(deleted),
                 Some(newest) => store.lineage(&caller.project, &newest.job.lineage).await?,
                 None => return Ok(deleted),
             };

@@ -89,11 +89,16 @@ impl Note {
             (Self::TimedOut, En) => "maxDuration is reached, stopping the task...".to_owned(),
             (Self::Ended { reason, exit_code, signal }, lang) => {
                 let mut text = ended(reason, lang);
-                match (exit_code, signal) {
-                    (Some(code), _) if *code != 0 && lang == Zh => {
+                // Whatever ended a program that was stopped or never started is not its own doing.
+                let (code, signal) = match reason {
+                    EndReason::ProgramFailed => (*exit_code, *signal),
+                    _ => (None, None),
+                };
+                match (code, signal) {
+                    (Some(code), _) if code != 0 && lang == Zh => {
                         text.push_str(&format!("（退出码 {code}）"));
                     }
-                    (Some(code), _) if *code != 0 => text.push_str(&format!(" (exit code {code})")),
+                    (Some(code), _) if code != 0 => text.push_str(&format!(" (exit code {code})")),
                     (None, Some(signal)) if lang == Zh => {
                         text.push_str(&format!("（信号 {signal}）"));
                     }
@@ -129,7 +134,7 @@ fn ended(reason: &EndReason, lang: Lang) -> String {
         EndReason::ProgramFailed => ("任务失败", "The task has failed"),
         EndReason::Stopped => ("任务已停止", "The task was stopped"),
         EndReason::MaxDurationExceeded => {
-            ("任务超过 maxDuration，已停止", "The task ran longer than maxDuration and was stopped")
+            ("任务达到 maxDuration，已停止", "The task reached maxDuration and was stopped")
         }
         EndReason::Lost { .. } => {
             ("任务运行中断，不会自动重跑", "The run was lost and is not repeated")
@@ -146,6 +151,7 @@ fn ended(reason: &EndReason, lang: Lang) -> String {
         EndReason::PrepareFailed { .. } => {
             ("工作目录准备失败", "The work folder could not be prepared")
         }
+        EndReason::StartFailed { .. } => ("程序无法启动", "The program could not be started"),
     };
     match lang {
         Lang::Zh => zh.to_owned(),
@@ -156,4 +162,38 @@ fn ended(reason: &EndReason, lang: Lang) -> String {
 /// A foreign text on one line, without terminal codes, at most 500 characters.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(reason: EndReason, exit_code: Option<i32>, signal: Option<i32>) -> [String; 2] {
+        let note = Note::Ended { reason, exit_code, signal };
+        [note.sentence(Lang::Zh), note.sentence(Lang::En)]
+    }
+
+    #[test]
+    fn an_end_names_its_reason_and_an_exit_only_where_it_was_the_programs_own() {
+        assert_eq!(
+            end(EndReason::ProgramFailed, Some(3), None),
+            ["任务失败（退出码 3）", "The task has failed (exit code 3)"]
+        );
+        assert_eq!(
+            end(EndReason::ProgramFailed, None, Some(11)),
+            ["任务失败（信号 11）", "The task has failed (signal 11)"]
+        );
+        assert_eq!(
+            end(EndReason::MaxDurationExceeded, None, Some(15)),
+            ["任务达到 maxDuration，已停止", "The task reached maxDuration and was stopped"]
+        );
+        let detail = "nosuchprog: No such file\u{1b}[31m".to_owned();
+        assert_eq!(
+            end(EndReason::StartFailed { detail }, Some(127), None),
+            [
+                "程序无法启动：nosuchprog: No such file [31m",
+                "The program could not be started: nosuchprog: No such file [31m",
+            ]
+        );
+    }
 }

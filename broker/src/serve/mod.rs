@@ -5,6 +5,7 @@ mod data_dir;
 mod prices;
 mod projects;
 mod running;
+mod sentence;
 mod users;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};

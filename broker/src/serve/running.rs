@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use runwhere_engine::Policy;
-use runwhere_model::Secret;
+use runwhere_model::{KeyId, Secret};
 use runwhere_pricing::{FxTable, PriceOptions, PriceService};
 use runwhere_providers::local::{Local, LocalConfig};
 use runwhere_providers::{Clock, Registry, SystemClock};
@@ -108,22 +108,30 @@ pub struct Running {
     pub first_token: Option<Secret>,
     /// This machine's offers are only pretended.
     pub pretending: bool,
+    /// It speaks TLS; without, tokens pass in plain text.
+    pub secure: bool,
+    /// Jobs may run on this machine. Off where other machines can reach the server and that was
+    /// not allowed.
+    pub local_exec: bool,
     closing: watch::Sender<bool>,
     serving: JoinHandle<()>,
     background: Vec<JoinHandle<()>>,
     accounts: Accounts,
+    own_keys: Mutex<Vec<KeyId>>,
     _data: DataDir,
 }
 
 impl Running {
-    /// A token that is valid for a day, for a client in the same process.
+    /// A token for a client in the same process: valid until the server stops, a day at most.
     pub async fn own_token(&self) -> Result<Secret, AccountError> {
         let new = crate::accounts::NewKey {
             name: "embedded".to_owned(),
             permissions: vec![runwhere_engine::Permission::Admin],
             expires_in: Some(std::time::Duration::from_secs(24 * 3600)),
         };
-        Ok(self.accounts.create(new, None).await?.1)
+        let (key, token) = self.accounts.create(new, None).await?;
+        self.own_keys.lock().unwrap_or_else(PoisonError::into_inner).push(key.id);
+        Ok(token)
     }
 
     /// Takes no more connections, finishes the running requests within bounds, and ends. What
@@ -136,6 +144,12 @@ impl Running {
         }
         for task in self.background {
             task.abort();
+        }
+        let keys = self.own_keys.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            if let Err(error) = self.accounts.revoke(&key).await {
+                tracing::warn!(%key, %error, "The token of this server's own client stays valid until it expires");
+            }
         }
     }
 }
@@ -172,7 +186,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     if exposed && options.try_locally && !options.allow_local_exec {
         return Err(ServeError::LocalExec(address));
     }
-    if config.local.enabled && (!exposed || options.allow_local_exec) {
+    let local_exec = config.local.enabled && (!exposed || options.allow_local_exec);
+    if local_exec {
         let mut local = LocalConfig::new(
             data.deployment().clone(),
             data.local(),
@@ -236,10 +251,13 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         url,
         first_token,
         pretending: options.try_locally,
+        secure,
+        local_exec,
         closing,
         serving,
         background,
         accounts,
+        own_keys: Mutex::default(),
         _data: data,
     })
 }

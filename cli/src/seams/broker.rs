@@ -9,7 +9,7 @@ use runwhere_broker::server::BindError;
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Endpoint, Token};
-use crate::texts::{self, Text};
+use crate::texts::{self, Lang, Text};
 
 /// Where `serve` listens when nothing is said.
 const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -160,6 +160,19 @@ fn refused(error: serve::ServeError, data_dir: &Path) -> Failure {
             Failure::usage("server_config", Text::same(error.to_string()))
         }
         serve::ServeError::Fx(error) => Failure::usage("server_config", texts::serve_failed(error)),
-        other => Failure::other("serve_failed", texts::serve_failed(other)),
+        other => {
+            let message = other.message();
+            let failure = Failure::other(
+                "serve_failed",
+                Text::new(
+                    texts::serve_failed(&message.zh).get(Lang::Zh),
+                    texts::serve_failed(&message.en).get(Lang::En),
+                ),
+            );
+            match other.remedy() {
+                Some(remedy) => failure.hint(Text::new(remedy.zh, remedy.en)),
+                None => failure,
+            }
+        }
     }
 }

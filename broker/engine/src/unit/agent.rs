@@ -34,6 +34,13 @@ pub enum AgentEvent {
     Started,
     /// User code ended.
     Exited(Exit),
+    /// The system could not start the program; its exit is the agent's helper's.
+    NotStarted {
+        /// What stands for the program's end.
+        exit: Exit,
+        /// What the system said.
+        detail: String,
+    },
     /// The log is complete.
     LogSealed(LogSeal),
     /// A file was stored and read back.
@@ -111,15 +118,12 @@ impl Work<'_> {
                 Ok(())
             }
             AgentEvent::Exited(exit) => {
-                self.node_ready();
-                let exit = *self.trial.exit.get_or_insert(*exit);
-                self.record(
-                    "trial.exited",
-                    json!({ "code": exit.code, "signal": exit.signal, "cause": exit.cause }),
-                );
-                if self.trial.state != TrialState::Collecting {
-                    self.enter(TrialState::Collecting);
-                }
+                self.exited(*exit);
+                Ok(())
+            }
+            AgentEvent::NotStarted { exit, detail } => {
+                self.trial.start_failure.get_or_insert_with(|| detail.clone());
+                self.exited(*exit);
                 Ok(())
             }
             AgentEvent::LogSealed(_) | AgentEvent::Output(_) => Ok(()),
@@ -132,17 +136,18 @@ impl Work<'_> {
                 Ok(())
             }
             AgentEvent::Failed { stage, reason } => {
-                let detail = format!("{stage}: {reason}");
+                let end = match stage.as_str() {
+                    "spawn" => EndReason::StartFailed { detail: reason.clone() },
+                    _ => EndReason::PrepareFailed { detail: format!("{stage}: {reason}") },
+                };
                 // After user code had begun, "failed before it began" cannot be true.
                 match (self.trial.started_at, self.trial.desired) {
-                    (Some(_), _) => self.end_lost(&detail),
+                    (Some(_), _) => self.end_lost(&format!("{stage}: {reason}")),
                     (None, Desired::Stop | Desired::TimeOut) => {
                         let end = self.wanted_end();
                         self.end(end)
                     }
-                    (None, Desired::Run) => {
-                        self.end((TrialState::Failed, EndReason::PrepareFailed { detail }))
-                    }
+                    (None, Desired::Run) => self.end((TrialState::Failed, end)),
                 }
             }
             AgentEvent::Lost { reason } => self.end_lost(reason),
@@ -182,14 +187,27 @@ impl Work<'_> {
             ExitCause::Program => self.natural_end(),
             ExitCause::Stop => self.wanted_end(),
             ExitCause::TimeOut => (TrialState::TimedOut, EndReason::MaxDurationExceeded),
-            ExitCause::SpawnFailed => (
-                TrialState::Failed,
-                EndReason::PrepareFailed { detail: "the program could not be started".into() },
-            ),
+            ExitCause::SpawnFailed => {
+                let detail = self.trial.start_failure.clone();
+                let detail = detail.unwrap_or_else(|| "the system did not say why".into());
+                (TrialState::Failed, EndReason::StartFailed { detail })
+            }
             ExitCause::BrokerSilent => (
                 TrialState::Lost,
                 EndReason::Lost { detail: "the broker was silent too long".into() },
             ),
+        }
+    }
+
+    fn exited(&mut self, exit: Exit) {
+        self.node_ready();
+        let exit = *self.trial.exit.get_or_insert(exit);
+        self.record(
+            "trial.exited",
+            json!({ "code": exit.code, "signal": exit.signal, "cause": exit.cause }),
+        );
+        if self.trial.state != TrialState::Collecting {
+            self.enter(TrialState::Collecting);
         }
     }
 

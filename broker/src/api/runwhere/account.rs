@@ -11,7 +11,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use runwhere_engine::{Permission, UsageSegment};
-use runwhere_model::{LeaseId, ProjectId, cost::round_for_display};
+use runwhere_model::{LeaseId, Money, ProjectId, cost::round_for_display};
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::json;
@@ -89,12 +89,21 @@ async fn usage(
     let to = to.unwrap_or(today);
     let from = from.unwrap_or_else(|| to.first_of_month());
     let span = (midnight(from, false)?, midnight(to, true)?);
-    let by_model = gpu_micros(&api, &caller.project, span).await?;
+    let Used { by_model, cost } = used(&api, &caller.project, span).await?;
     let total = by_model.values().try_fold(Decimal::ZERO, |sum, hours| sum.checked_add(*hours));
     let total = total.ok_or_else(|| Problem::internal("GPU hours overflow"))?;
     let gpu_usage: Vec<_> = by_model
         .iter()
         .map(|(model, hours)| json!({ "gpu_type": model, "gpu_hours": places(*hours) }))
+        .collect();
+    let cost: Vec<_> = cost
+        .iter()
+        .map(|sum| {
+            json!({
+                "currency": sum.currency.code(),
+                "amount": sum.amount.normalize().to_string(),
+            })
+        })
         .collect();
     let project = api.parts.store.project(&caller.project).await?;
     let limit = project.and_then(|project| project.quota.hard_limit);
@@ -103,6 +112,7 @@ async fn usage(
         "period": { "from_date": from.to_string(), "to_date": to.to_string(), "timezone": "UTC" },
         "summary": { "total_gpu_hours": places(total) },
         "gpu_usage": gpu_usage,
+        "cost": cost,
         "quota": [{ "resource_type": "training", "current": in_use, "limit": limit }],
         "plan": "self-hosted",
         "platform_bill": null,
@@ -111,14 +121,23 @@ async fn usage(
     Ok(Json(body).into_response())
 }
 
-/// Hours of GPUs by model, of the billed time within a span.
-async fn gpu_micros(
+/// What was used within a span.
+#[derive(Default)]
+struct Used {
+    /// Hours of GPUs by model.
+    by_model: BTreeMap<String, Decimal>,
+    /// Exact amounts, one for each currency.
+    cost: Vec<Money>,
+}
+
+/// Adds up the recorded segments of a span.
+async fn used(
     api: &Api,
     project: &ProjectId,
     (from, to): (Timestamp, Timestamp),
-) -> Result<BTreeMap<String, Decimal>, Problem> {
+) -> Result<Used, Problem> {
     let mut leases: HashMap<LeaseId, (String, Decimal)> = HashMap::new();
-    let mut sums: BTreeMap<String, Decimal> = BTreeMap::new();
+    let mut used = Used::default();
     let mut query =
         SegmentQuery { from: Some(from), to: Some(to), limit: PAGE, ..SegmentQuery::default() };
     loop {
@@ -136,23 +155,32 @@ async fn gpu_micros(
                 leases.insert(segment.lease.clone(), gpus);
             }
             let Some((model, count)) = leases.get(&segment.lease) else { continue };
-            let hours = Decimal::from(within(segment, from, to)) / Decimal::from(MICROS_PER_HOUR);
+            if segment.start < from || segment.start >= to {
+                continue;
+            }
+            match used.cost.iter_mut().find(|sum| sum.currency == segment.amount.currency) {
+                Some(sum) => {
+                    *sum = sum
+                        .checked_add(segment.amount)
+                        .map_err(|error| Problem::internal(error.to_string()))?;
+                }
+                None => used.cost.push(segment.amount),
+            }
+            let hours = Decimal::from(billed(segment)) / Decimal::from(MICROS_PER_HOUR);
             let hours = hours.checked_mul(*count).unwrap_or_default();
-            let sum = sums.entry(model.clone()).or_default();
+            let sum = used.by_model.entry(model.clone()).or_default();
             *sum = sum.saturating_add(hours);
         }
         if page.len() < PAGE as usize {
-            return Ok(sums);
+            used.cost.sort_by(|a, b| a.currency.code().cmp(b.currency.code()));
+            return Ok(used);
         }
     }
 }
 
-/// Billed microseconds of a segment that lie in a span; segments do not cross an hour, so only
-/// rounding up to the provider's granularity can pass its end.
-fn within(segment: &UsageSegment, from: Timestamp, to: Timestamp) -> u64 {
-    if segment.start < from || segment.start >= to {
-        return 0;
-    }
+/// Billed microseconds of a segment, taken for those of its first instant: segments do not cross an
+/// hour, so only rounding up to the provider's granularity can pass the end of a day.
+fn billed(segment: &UsageSegment) -> u64 {
     segment.billed_to_micros.saturating_sub(segment.billed_from_micros)
 }
 

@@ -5,6 +5,11 @@ use serde_json::json;
 use super::Site;
 use crate::store::{Row, Store, Transition, sample};
 
+fn lease() -> runwhere_engine::Lease {
+    let job = sample::job("default", 1, "llama");
+    sample::lease(&sample::trial(&job, 0), "lease-1")
+}
+
 async fn with_segments(count: u32) -> Site {
     let site = Site::new().await;
     let job = sample::job("default", 1, "llama");
@@ -55,12 +60,19 @@ async fn usage_adds_gpu_hours_and_strangers_see_none() {
     assert_eq!(usage["period"]["from_date"], "2026-09-01");
     let hours = usage["summary"]["total_gpu_hours"].as_str().unwrap();
     assert!(!hours.trim_matches(['0', '.']).is_empty(), "{usage}");
+    let per_hour = sample::segment(&lease(), 0).amount;
+    let sum = per_hour.amount * rust_decimal::Decimal::from(3);
+    let cost = json!([{ "currency": "CNY", "amount": sum.normalize().to_string() }]);
+    assert_eq!(usage["cost"], cost);
+    let before = site.get("/api/v1/usage?from_date=2020-01-01&to_date=2020-01-02").await;
+    assert_eq!(before.expect(200)["cost"], json!([]));
     assert_eq!(usage["quota"][0]["current"], 3);
     let token = format!("Bearer {}", site.stranger(Permission::BillingRead).await);
     let headers = [("authorization", token.as_str())];
     let theirs = site.call("GET", path, &headers, Body::empty()).await.expect(200);
     assert_eq!(theirs["summary"]["total_gpu_hours"], "0.0000");
     assert_eq!(theirs["gpu_usage"], json!([]));
+    assert_eq!(theirs["cost"], json!([]));
     let segments = site.call("GET", "/api/v1/billing/segments", &headers, Body::empty()).await;
     assert_eq!(segments.expect(200)["data"], json!([]));
     for query in ["from_date=x", "from_date=2026-02-30", "from_date=2026-02-02&to_date=2026-01-01"]

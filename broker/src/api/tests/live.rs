@@ -145,6 +145,36 @@ async fn a_finished_job_ends_at_once_and_a_long_line_fits_the_frames() {
 }
 
 #[tokio::test]
+async fn an_end_by_another_hand_than_the_programs_is_named() {
+    let detail = || "seen".to_owned();
+    for (state, reason, error) in [
+        (TrialState::TimedOut, EndReason::MaxDurationExceeded, "任务达到 maxDuration，已停止"),
+        (
+            TrialState::Lost,
+            EndReason::Lost { detail: detail() },
+            "任务运行中断，不会自动重跑：seen",
+        ),
+        (TrialState::Failed, EndReason::StartFailed { detail: detail() }, "程序无法启动：seen"),
+    ] {
+        let site = Site::new().await;
+        site.jobs.add(1, "llama", state);
+        let code = reason.code();
+        site.jobs.change(|report| {
+            let trial = &mut report.view.trials[0].0;
+            let cause = runwhere_engine::ExitCause::Stop;
+            trial.exit = Some(runwhere_engine::Exit { code: None, signal: Some(15), cause });
+            trial.end_reason = Some(reason.clone());
+            report.cost.settled = true;
+        });
+        let url = serve(&site).await;
+        let mut socket = connect(&url, &format!("job_id=llama&token={}", site.token)).await;
+        let (kind, payload) = event(&mut socket).await.unwrap();
+        assert_eq!((kind.as_str(), payload["error"].as_str()), ("failed", Some(error)));
+        assert_eq!(payload["end_reason"], code);
+    }
+}
+
+#[tokio::test]
 async fn a_shutdown_closes_without_an_end() {
     let site = Site::new().await;
     site.jobs.add(1, "llama", TrialState::Running);

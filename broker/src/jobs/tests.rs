@@ -1,0 +1,236 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use runwhere_engine::{EndReason, FxRate, Policy, TrialState};
+use runwhere_model::{
+    Currency, DeploymentId, GpuCount, GpuModel, GpuModelId, HourlyPrice, KeyId, Offer, OfferCode,
+    OfferKey, Price, PriceKind, PriceState, Secret, Stock, parse_decimal,
+};
+use runwhere_providers::Registry;
+use runwhere_providers::testing::{ManualClock, SimCloud, SimProfile};
+
+use super::Jobs;
+use super::offer::{Terms, choose};
+use crate::accounts::Caller;
+use crate::api::runwhere::{JobService as _, Refusal};
+use crate::driver::{Core, CoreParts};
+use crate::ports::{NoPlatformLog, Prices, SystemIds};
+use crate::store::{MemoryStore, Row, Store, Transition, sample};
+use crate::task::TaskFile;
+
+/// A catalogue of these offers.
+#[derive(Debug, Default)]
+struct Sheet(Vec<Offer>);
+
+impl Prices for Sheet {
+    fn offer(&self, key: &OfferKey) -> Option<Offer> {
+        self.0.iter().find(|offer| offer.key == *key).cloned()
+    }
+
+    fn by_code(&self, _code: OfferCode) -> Option<OfferKey> {
+        None
+    }
+
+    fn best(&self, model: GpuModelId, count: GpuCount) -> Vec<Offer> {
+        let fits = |offer: &&Offer| offer.gpu == Some(model) && offer.gpu_count == count;
+        let mut found: Vec<Offer> = self.0.iter().filter(fits).cloned().collect();
+        found.sort_by_key(|offer| (!offer.launchable, offer.price.state.known().map(|p| p.amount)));
+        found
+    }
+
+    fn suggest(&self, _text: &str) -> Vec<GpuModelId> {
+        Vec::new()
+    }
+
+    fn rate(&self, _from: Currency, _to: Currency) -> Option<FxRate> {
+        None
+    }
+
+    fn snapshot(&self) -> String {
+        "test".to_owned()
+    }
+}
+
+fn cny(amount: &str) -> HourlyPrice {
+    HourlyPrice { amount: parse_decimal(amount).unwrap(), currency: Currency::CNY }
+}
+
+fn offer(key: &str, gpus: u32, price: &str, launchable: bool) -> Offer {
+    Offer {
+        key: key.parse().unwrap(),
+        gpu: GpuModel::resolve("H100").map(|model| model.id),
+        gpu_raw: "H100".to_owned(),
+        gpu_count: GpuCount::whole(gpus).unwrap(),
+        vcpus: None,
+        memory_mib: None,
+        price: Price {
+            state: PriceState::Known { price: cny(price) },
+            kind: PriceKind::Configured,
+            source: "test".to_owned(),
+            observed_at: None,
+            effective_at: None,
+        },
+        stock: Stock::Available,
+        launchable,
+        pretended: false,
+    }
+}
+
+const HERE: &str = "sim/-/-/on_demand/h100";
+const THERE: &str = "azure/eastus/-/on_demand/nc40";
+
+fn catalogue() -> Sheet {
+    Sheet(vec![offer(HERE, 1, "20", true), offer(HERE, 4, "80", true), offer(THERE, 1, "5", false)])
+}
+
+/// What a submit of so many H100 is told.
+fn refused(key: Option<&str>, gpus: u32, max_price: Option<&str>, connected: bool) -> String {
+    let clock = Arc::new(ManualClock::default());
+    let mut registry = Registry::new();
+    if connected {
+        let deployment = DeploymentId::new("rw-test").unwrap();
+        let cloud = SimCloud::new(SimProfile::token(), deployment, clock);
+        registry.add(Arc::new(cloud.named("sim".parse().unwrap())));
+    }
+    let yaml = format!(
+        "job:\n  name: a\n  type: Training\nresources:\n  gpuType: H100\n  gpuNum: {gpus}\nenvironment:\n  command: [\"true\"]\n"
+    );
+    let task = TaskFile::parse(&yaml).unwrap();
+    let prices = catalogue();
+    let terms = Terms {
+        prices: &prices,
+        registry: &registry,
+        consents_no_deadman: true,
+        reachable: true,
+        max_price: max_price.map(cny),
+    };
+    match choose(&terms, &task, key, None) {
+        Err(Refusal::Invalid { message, suggestion }) => {
+            let hint = suggestion.unwrap();
+            let said = format!("{} | {} | {} | {}", message.zh, hint.zh, message.en, hint.en);
+            assert!(!said.contains(['[', ']']), "{said}");
+            said
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_count_that_nobody_offers_names_those_on_offer() {
+    let said = refused(None, 3, None, true);
+    assert!(said.contains("没有正好 3 张") && said.contains("1、4"), "{said}");
+    assert!(said.contains("no offer has exactly 3 x") && said.contains("1, 4"), "{said}");
+    assert!(!said.contains("拼写") && !said.contains("spelling"), "{said}");
+}
+
+#[test]
+fn a_price_limit_below_what_can_be_launched_is_named_as_the_reason() {
+    let said = refused(Some(THERE), 1, Some("10"), true);
+    assert!(
+        said.contains("10 CNY/h") && said.contains("20 CNY/h") && said.contains(HERE),
+        "{said}"
+    );
+    assert!(said.contains("--max-price") && !said.contains("try-locally"), "{said}");
+    // Without a limit, or with one that leaves room, what can be launched is named instead.
+    for limit in [None, Some("30")] {
+        let said = refused(Some(THERE), 1, limit, true);
+        assert!(said.contains("azure") && said.contains(HERE), "{said}");
+    }
+    // With nothing to launch, the way to try it here.
+    let said = refused(Some(THERE), 1, Some("10"), false);
+    assert!(said.contains("runwhere run --try-locally"), "{said}");
+}
+
+struct Bench {
+    jobs: Arc<Jobs>,
+    store: Arc<MemoryStore>,
+    core: Arc<Core>,
+    clock: Arc<ManualClock>,
+    caller: Caller,
+}
+
+impl Bench {
+    /// A failed job whose machine is not proven gone.
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(sample::at(7200)));
+        let store = Arc::new(MemoryStore::new());
+        let mut job = sample::job("p", 1, "llama");
+        job.active = false;
+        let mut trial = sample::trial(&job, 0);
+        trial.state = TrialState::Failed;
+        trial.end_reason = Some(EndReason::ProgramFailed);
+        let rows = vec![
+            Row::Workspace(sample::workspace()),
+            Row::Project(sample::project("p")),
+            Row::Job(job.clone()),
+            Row::Trial(trial),
+        ];
+        store.commit(Transition { rows, events: Vec::new() }).await.unwrap();
+        let core = Core::new(CoreParts {
+            store: store.clone(),
+            registry: Registry::new(),
+            prices: Arc::new(Sheet::default()),
+            clock: clock.clone(),
+            ids: Arc::new(SystemIds),
+            log: Arc::new(NoPlatformLog),
+            policy: Policy::default(),
+            deployment: DeploymentId::new("rw-test").unwrap(),
+            broker_url: "http://127.0.0.1:1".to_owned(),
+            ca_pem: None,
+            token_key: Secret::new("key"),
+        });
+        let caller = Caller {
+            workspace: job.workspace.clone(),
+            project: job.project.clone(),
+            principal: job.principal.clone(),
+            key: KeyId::new("key-1").unwrap(),
+            permissions: Vec::new(),
+        };
+        let jobs = Arc::new(Jobs::new(core.clone(), false));
+        Self { jobs, store, core, clock, caller }
+    }
+
+    fn delete(&self, target: &'static str) -> tokio::task::JoinHandle<(usize, bool)> {
+        let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
+        tokio::spawn(async move {
+            let deleted = jobs.delete(&caller, target, true).await.unwrap();
+            (deleted.jobs.len(), deleted.stopping)
+        })
+    }
+
+    async fn release(&self) {
+        let id = sample::job_id(1);
+        let view = self.store.job(&self.caller.project, &id).await.unwrap().unwrap();
+        let mut trial = view.trials[0].0.clone();
+        trial.cleanup_confirmed = true;
+        let rows = vec![Row::Trial(trial)];
+        self.store.commit(Transition { rows, events: Vec::new() }).await.unwrap();
+        self.core.signals.changed(id.as_str());
+    }
+}
+
+#[tokio::test]
+async fn a_delete_answers_once_the_release_is_confirmed() {
+    for target in ["llama", "job-00000001"] {
+        let bench = Bench::new().await;
+        let deleting = bench.delete(target);
+        bench.clock.settle().await;
+        assert!(!deleting.is_finished());
+        assert!(bench.jobs.job(&bench.caller, "llama").await.is_ok(), "seen until it is released");
+        bench.release().await;
+        assert_eq!(deleting.await.unwrap(), (1, false));
+        let gone = bench.jobs.job(&bench.caller, "llama").await;
+        assert!(matches!(gone, Err(Refusal::NotFound)));
+    }
+}
+
+#[tokio::test]
+async fn a_delete_that_is_not_confirmed_in_time_says_so() {
+    let bench = Bench::new().await;
+    let deleting = bench.delete("llama");
+    bench.clock.settle().await;
+    bench.clock.advance(Duration::from_secs(60)).await;
+    assert_eq!(deleting.await.unwrap(), (1, true));
+    let gone = bench.jobs.job(&bench.caller, "llama").await;
+    assert!(matches!(gone, Err(Refusal::NotFound)));
+}
