@@ -93,7 +93,7 @@ fn refused(key: Option<&str>, gpus: u32, max_price: Option<&str>, connected: boo
         registry.add(Arc::new(cloud.named("sim".parse().unwrap())));
     }
     let yaml = format!(
-        "job:\n  name: a\n  type: Training\nresources:\n  gpuType: H100\n  gpuNum: {gpus}\nenvironment:\n  command: [\"true\"]\n"
+        "job:\n  name: a\nresources:\n  gpuType: H100\n  gpuNum: {gpus}\nenvironment:\n  command: [\"true\"]\n"
     );
     let task = TaskFile::parse(&yaml).unwrap();
     let prices = catalogue();
