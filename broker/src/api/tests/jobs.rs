@@ -215,9 +215,12 @@ async fn logs_by_lines_by_cursor_and_by_bytes() {
     assert_eq!(sealed["lines"], json!(["one", "two\u{fffd}", "three"]));
     let raw = site.get("/api/v1/jobs/llama/logs/raw?stream=stdout").await;
     assert_eq!(raw.bytes, b"one\ntwo\xff\nthree");
-    for query in ["tail=0", "tail=5001", "tail=x", "after=x", "after="] {
+    for query in ["tail=0", "tail=5001", "tail=x", "after=x"] {
         site.get(&format!("/api/v1/jobs/llama/logs?{query}")).await.expect(422);
     }
+    // An empty cursor is the beginning.
+    let whole = site.get("/api/v1/jobs/llama/logs?after=").await.expect(200);
+    assert_eq!(whole["lines"], sealed["lines"]);
     site.get("/api/v1/jobs/llama/logs/raw?stream=x").await.expect(422);
     site.get("/api/v1/jobs/other/logs").await.expect(404);
 }
