@@ -278,3 +278,34 @@ fn ca_pem(tls: &Option<(PathBuf, PathBuf)>) -> Result<Option<String>, ServeError
         .map(Some)
         .map_err(|source| ServeError::Io { path: chain.clone(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn started(folder: &std::path::Path, listen: SocketAddr) -> Running {
+        let options = ServeOptions {
+            listen,
+            data_dir: folder.to_owned(),
+            public_url: None,
+            tls: None,
+            try_locally: false,
+            allow_local_exec: false,
+            agent_program: "/bin/false".into(),
+        };
+        start(options).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_servers_own_client_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let running = started(folder.path(), ([127, 0, 0, 1], 0).into()).await;
+        assert!(running.local_exec && !running.secure);
+        let token = running.own_token().await.unwrap();
+        let accounts = running.accounts.clone();
+        assert!(accounts.authenticate(token.expose()).await.is_ok());
+        running.stop().await;
+        let ended = accounts.authenticate(token.expose()).await;
+        assert!(matches!(ended, Err(AccountError::Unauthorized)), "{ended:?}");
+    }
+}
