@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn a_closed_folder_on_the_way_is_named() {
-        // Temporary folders are closed to others.
         let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let inside = folder.path().join("data");
         fs::create_dir(&inside).unwrap();
         let users = Some(UidRange { first: 20_000, count: 2 });
