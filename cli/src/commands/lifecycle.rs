@@ -72,10 +72,10 @@ pub(super) async fn delete(
     let answer = client.delete(&format!("/api/v1/jobs/{name}{force}")).await?;
     let view = View(&answer);
     let count = view.list("deleted").len();
-    printer.out(&match view.flag("stopping") {
-        Some(true) => texts::deleting(id_in(&answer, name)),
-        _ => texts::deleted(id_in(&answer, name)),
-    });
+    printer.out(&texts::deleted(id_in(&answer, name)));
+    if view.flag("stopping") == Some(true) {
+        printer.out(&texts::deleting());
+    }
     if count > 1 {
         printer.out(&texts::deleted_many(name, count));
     }

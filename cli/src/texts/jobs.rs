@@ -142,7 +142,7 @@ texts! {
     /// Deleted with its earlier runs.
     deleted_many(name, count) "→ 名为 {name} 的 {count} 次运行都已删除" "→ All {count} runs named {name} are deleted";
     /// Deleted before the release is confirmed.
-    deleting(name) "✓ 作业 {name} 已删除，但仍在释放；释放确认后计费停止（/api/v1/billing/segments 查看）" "✓ Job {name} deleted, but still being released; billing ends with the confirmed release (see /api/v1/billing/segments)";
+    deleting() "→ 仍在释放；释放确认后计费停止（/api/v1/billing/segments 查看）" "→ Still being released; billing ends with the confirmed release (see /api/v1/billing/segments)";
     /// Resumed.
     resumed(name, id) "✓ 作业 {name} 已恢复，新任务 {id}" "✓ Job {name} resumed as {id}";
     /// From a step.
