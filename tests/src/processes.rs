@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The processes that belong to one data folder: node agents and the programs that they run.
@@ -11,14 +11,21 @@ use std::time::Duration;
 pub struct Processes(pub BTreeSet<i32>);
 
 impl Processes {
-    /// All living processes that work in `folder`, or name it in their command line or environment.
+    /// All living processes that work in `folder`, or name it in their command line or environment. Where `folder` is
+    /// a server's data folder or holds an embedded server's, its jobs' work folders count as well.
     pub fn of(folder: &Path) -> Self {
-        let mark = folder.to_string_lossy().into_owned().into_bytes();
+        let mut places = vec![folder.to_owned()];
+        places.extend(work_roots(folder));
         let me = i32::try_from(std::process::id()).expect("process ids are small");
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids =
             entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-        Processes(ids.filter(|&id| id != me && belongs(id, folder, &mark) && alive(id)).collect())
+        Processes(
+            ids.filter(|&id| {
+                id != me && places.iter().any(|place| belongs(id, place)) && alive(id)
+            })
+            .collect(),
+        )
     }
 
     /// Whether there are none.
@@ -37,11 +44,15 @@ impl Processes {
             .collect()
     }
 
-    /// Kills everything that belongs to `folder`, by process id, until nothing is left.
+    /// Kills everything that belongs to `folder`, by process id, until nothing is left; then removes its jobs' work
+    /// folders.
     pub fn end_all(folder: &Path) {
         for _ in 0..100 {
             let found = Processes::of(folder);
             if found.is_empty() {
+                for root in work_roots(folder) {
+                    let _ = fs::remove_dir_all(root);
+                }
                 return;
             }
             for id in found.0 {
@@ -54,7 +65,17 @@ impl Processes {
     }
 }
 
-fn belongs(id: i32, folder: &Path, mark: &[u8]) -> bool {
+/// Where jobs work that run as users of their own.
+fn work_roots(folder: &Path) -> Vec<PathBuf> {
+    [folder.to_owned(), folder.join(".runwhere/server")]
+        .iter()
+        .filter_map(|data| fs::read_to_string(data.join("deployment")).ok())
+        .map(|deployment| Path::new("/var/tmp").join(format!("runwhere-{}", deployment.trim())))
+        .collect()
+}
+
+fn belongs(id: i32, folder: &Path) -> bool {
+    let mark = folder.as_os_str().as_encoded_bytes();
     let inside = fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
     let named = |file: &str| {
         fs::read(format!("/proc/{id}/{file}"))

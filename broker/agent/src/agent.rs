@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::FlockOperation;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -75,6 +76,7 @@ pub(crate) struct Context {
     pub(crate) journal: Arc<Journal>,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) folders: Folders,
+    _work_lock: Option<fs::File>,
     pub(crate) progress: Progress,
     pub(crate) boot_id: String,
     pub(crate) state: watch::Sender<AgentState>,
@@ -97,10 +99,12 @@ fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
     let node_dir = options.node_dir.clone();
     let lock = lock(&node_dir)?;
     let bootstrap = read_bootstrap(&node_dir)?;
-    // A dropped user must pass through to its work folder, but sees nothing else here.
-    let mode = if bootstrap.drop_to.is_some() { 0o711 } else { 0o700 };
+    // A dropped user whose work folder is in here must pass through, but sees nothing else.
+    let passable = bootstrap.drop_to.is_some() && bootstrap.work_dir.is_none();
+    let mode = if passable { 0o711 } else { 0o700 };
     fs::set_permissions(&node_dir, fs::Permissions::from_mode(mode))
         .map_err(|source| AgentError::file(&node_dir, source))?;
+    let work_lock = bootstrap.work_dir.as_deref().map(hold_work_dir).transpose()?;
     let reserve = Arc::new(Reserve::set_aside(&node_dir));
     let key = SessionKey::of_folder(&node_dir)?;
     let path = node_dir.join("journal.jsonl");
@@ -108,7 +112,8 @@ fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
         .map_err(|source| AgentError::file(&path, source))?;
     let link = Arc::new(Link::new(&node_dir, &bootstrap, key)?);
     let context = Context {
-        folders: Folders::of(&node_dir),
+        folders: Folders::below(bootstrap.work_dir.as_deref().unwrap_or(&node_dir)),
+        _work_lock: work_lock,
         progress: journal.progress(),
         boot_id: boot_id(),
         state: watch::channel(AgentState::Booting).0,
@@ -122,6 +127,16 @@ fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
         reserve,
     };
     Ok((context, lock))
+}
+
+/// Programs that clean shared temporary folders by age leave a locked one alone.
+fn hold_work_dir(folder: &Path) -> Result<fs::File, AgentError> {
+    let failed = |source| AgentError::file(folder, source);
+    let file = fs::File::open(folder).map_err(failed)?;
+    if let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        tracing::debug!(%error, "cannot lock the work folder");
+    }
+    Ok(file)
 }
 
 fn boot_id() -> String {

@@ -53,6 +53,9 @@ pub(crate) struct Collector<'a> {
     pub(crate) journal: &'a Journal,
     pub(crate) assignment: &'a Assignment,
     pub(crate) work: &'a Path,
+    /// Only files of this user are taken: another one's, which it may have no right to read, can
+    /// have got there as a second name.
+    pub(crate) owner: Option<u32>,
     pub(crate) originals: &'a Originals,
     /// Outputs that an earlier agent process has brought home.
     pub(crate) earlier: &'a [(String, u64)],
@@ -168,9 +171,10 @@ impl Collector<'_> {
         let (work, path) = (self.work.to_owned(), candidate.path.clone());
         let original = self.originals.get(&candidate.name).copied();
         let max_bytes = self.assignment.collect.max_bytes;
+        let owner = self.owner;
         let room = max_bytes.saturating_sub(used.load(Ordering::Relaxed));
         let measured = tokio::task::spawn_blocking(move || {
-            let mut file = open_beneath(&work, &path)?;
+            let mut file = open_beneath(&work, &path, owner)?;
             let before = file.metadata()?;
             if let Some(original) = original
                 && original.stamp == Some(Stamp::of(&before))
@@ -234,7 +238,7 @@ impl Collector<'_> {
                 .header("content-type", "application/octet-stream")
                 .header("content-length", stored.size)
                 .timeout(transfer_timeout(stored.size));
-            match open_beneath(self.work, &candidate.path) {
+            match open_beneath(self.work, &candidate.path, self.owner) {
                 Ok(file) => request.body(reqwest::Body::wrap_stream(chunks(file, stored.size))),
                 Err(_) => request.body(Bytes::new()),
             }
@@ -333,12 +337,16 @@ fn chunks(
 }
 
 // No part of the path may be a link: user code could have put one there at any time.
-fn open_beneath(work: &Path, path: &Path) -> io::Result<File> {
+fn open_beneath(work: &Path, path: &Path, owner: Option<u32>) -> io::Result<File> {
     let root = File::open(work)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let file = File::from(openat2(&root, path, flags, Mode::empty(), resolve)?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let data = file.metadata()?;
+    if owner.is_some_and(|owner| data.uid() != owner) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    if data.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 fn find(work: &Path, checkpoint: Option<&Path>) -> Found {
@@ -396,5 +404,20 @@ fn walk(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found)
     }
     for folder in folders {
         walk(work, &folder, checkpoint, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_user_is_not_opened() {
+        let work = tempfile::tempdir().unwrap();
+        fs::write(work.path().join("f"), "x").unwrap();
+        let own = fs::metadata(work.path().join("f")).unwrap().uid();
+        let open = |owner| open_beneath(work.path(), Path::new("f"), owner).map_err(|e| e.kind());
+        assert!(open(None).is_ok() && open(Some(own)).is_ok());
+        assert_eq!(open(Some(own + 1)).unwrap_err(), io::ErrorKind::PermissionDenied);
     }
 }

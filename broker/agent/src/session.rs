@@ -72,6 +72,11 @@ pub(crate) fn read_bootstrap(node_dir: &Path) -> Result<Bootstrap, AgentError> {
     if bootstrap.drop_to.is_some_and(|to| to.uid == 0 || to.gid == 0) {
         return Err(AgentError::DropToRoot);
     }
+    if let Some(work_dir) = bootstrap.work_dir.as_ref().filter(|folder| !folder.is_absolute()) {
+        let reason = "work_dir of the bootstrap is not an absolute path";
+        let source = io::Error::new(io::ErrorKind::InvalidInput, reason);
+        return Err(AgentError::file(work_dir, source));
+    }
     Ok(bootstrap)
 }
 

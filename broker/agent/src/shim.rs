@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
-use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::DropTo;
@@ -45,7 +45,14 @@ pub fn exec_shim(node_dir: &Path) -> u8 {
         Err(Failure::Setup(what, error)) => (126, format!("{what}: {error}")),
         Err(Failure::Exec(program, error)) => {
             let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-            (code, format!("cannot start `{program}`: {error}"))
+            let user = rustix::process::getuid();
+            let whose = match error.kind() {
+                io::ErrorKind::PermissionDenied if !user.is_root() => {
+                    format!("; it runs as the user id {}", user.as_raw())
+                }
+                _ => String::new(),
+            };
+            (code, format!("cannot start `{program}`: {error}{whose}"))
         }
     };
     if let Ok(mut file) = failure {
@@ -74,6 +81,14 @@ fn become_program() -> Result<std::convert::Infallible, Failure> {
 
     if let Some(to) = spec.drop_to {
         let (uid, gid) = (rustix::fs::Uid::from_raw(to.uid), rustix::fs::Gid::from_raw(to.gid));
+        // No program becomes anybody else's, whoever its file belongs to: what runs as this user is
+        // found by that at the end.
+        set_no_new_privs(true).map_err(setup("cannot give up other rights"))?;
+        // The pipes of its output, so that it can also open them by `/dev/stdout` and `/dev/stderr`.
+        rustix::fs::fchown(io::stdout(), Some(uid), Some(gid))
+            .map_err(setup("cannot hand over"))?;
+        rustix::fs::fchown(io::stderr(), Some(uid), Some(gid))
+            .map_err(setup("cannot hand over"))?;
         set_thread_groups(&[]).map_err(setup("cannot drop groups"))?;
         set_thread_gid(gid).map_err(setup("cannot drop the group"))?;
         set_thread_uid(uid).map_err(setup("cannot drop the user"))?;

@@ -63,6 +63,7 @@ impl Trial<'_> {
                 journal: &self.context.journal,
                 assignment: self.assignment,
                 work: &self.context.folders.work,
+                owner: self.context.bootstrap.drop_to.map(|to| to.uid),
                 originals: &originals,
                 earlier: &earlier.outputs,
             };

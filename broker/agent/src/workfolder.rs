@@ -17,7 +17,7 @@ use crate::protocol::{Assignment, Digest, DropTo, SyncFile};
 const PARALLEL: usize = 6;
 const TRIES: u32 = 5;
 
-/// Folders of a trial below the node folder.
+/// Folders of a trial.
 #[derive(Debug, Clone)]
 pub(crate) struct Folders {
     pub(crate) work: PathBuf,
@@ -61,12 +61,13 @@ impl Stamp {
 pub(crate) type Originals = HashMap<String, Original>;
 
 impl Folders {
-    pub(crate) fn of(node_dir: &Path) -> Self {
+    /// All of them below one folder, so that what has come in is moved within a file system.
+    pub(crate) fn below(folder: &Path) -> Self {
         Self {
-            work: node_dir.join("work"),
-            home: node_dir.join("home"),
-            temp: node_dir.join("tmp"),
-            incoming: node_dir.join("incoming"),
+            work: folder.join("work"),
+            home: folder.join("home"),
+            temp: folder.join("tmp"),
+            incoming: folder.join("incoming"),
         }
     }
 }

@@ -31,13 +31,37 @@ pub struct LocalSettings {
     pub gpus: Option<String>,
     /// Price of one GPU for one hour such as `"36.44 CNY"`.
     pub price_per_hour: Option<String>,
-    /// First and last user id that user code may run as, where the server is root.
+    /// Whose rights user code has, where the server is root.
+    pub run_as: RunAs,
+    /// First and last user id that user code may run as; 61184 to 65519 when absent.
     pub run_as_uids: Option<(u32, u32)>,
+    /// Holds the work folders of user code that runs as a user of its own; every user must be able
+    /// to reach it. `/var/tmp/runwhere-<deployment>` when absent.
+    pub work_root: Option<PathBuf>,
+}
+
+/// Whose rights user code has on this machine.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum RunAs {
+    /// Each allocation's programs are a user of their own where the server is root, and have the
+    /// server's rights where it is not.
+    #[default]
+    OwnUsers,
+    /// The server's, also where that is root: such programs can read everything of this machine.
+    Server,
 }
 
 impl Default for LocalSettings {
     fn default() -> Self {
-        Self { enabled: true, gpus: None, price_per_hour: None, run_as_uids: None }
+        Self {
+            enabled: true,
+            gpus: None,
+            price_per_hour: None,
+            run_as: RunAs::default(),
+            run_as_uids: None,
+            work_root: None,
+        }
     }
 }
 
@@ -115,7 +139,7 @@ impl ServerConfig {
         })?;
         config.local.gpu_list(path)?;
         config.local.price(path)?;
-        config.local.uids(path)?;
+        config.local.own_users(path, true)?;
         for (id, project) in &config.projects {
             project.budget(path, id)?;
         }
@@ -132,6 +156,25 @@ impl LocalSettings {
             .transpose()
     }
 
+    /// The user ids of user code; `None` where it has the server's rights.
+    pub fn own_users(&self, path: &Path, root: bool) -> Result<Option<UidRange>, ConfigError> {
+        match (self.run_as, self.run_as_uids) {
+            (RunAs::Server, Some(_)) => {
+                let message = "has no meaning with run_as = \"server\"; leave one of them out";
+                Err(field(path, "local.run_as_uids", &message))
+            }
+            (RunAs::Server, None) => Ok(None),
+            (RunAs::OwnUsers, None) => Ok(root.then_some(UidRange::DYNAMIC)),
+            (RunAs::OwnUsers, Some((first, last))) => {
+                let count = last.checked_sub(first).and_then(|more| more.checked_add(1));
+                let ids = count.filter(|_| first >= 1000).map(|count| UidRange { first, count });
+                let message = "expected the first and the last of some user ids from 1000 on, such \
+                               as [20000, 20063]";
+                ids.map(Some).ok_or_else(|| field(path, "local.run_as_uids", &message))
+            }
+        }
+    }
+
     /// The parsed price.
     pub fn price(&self, path: &Path) -> Result<Option<Money>, ConfigError> {
         self.price_per_hour
@@ -142,22 +185,6 @@ impl LocalSettings {
                 Err(error) => Err(field(path, "local.price_per_hour", &error)),
             })
             .transpose()
-    }
-}
-
-impl LocalSettings {
-    /// The user ids for user code.
-    pub fn uids(&self, path: &Path) -> Result<Option<UidRange>, ConfigError> {
-        let Some((first, last)) = self.run_as_uids else { return Ok(None) };
-        let count = last.checked_sub(first).and_then(|more| more.checked_add(1));
-        match count {
-            Some(count) if first >= 1000 => Ok(Some(UidRange { first, count })),
-            _ => Err(field(
-                path,
-                "local.run_as_uids",
-                &"expected the first and the last of some user ids from 1000 on, such as [20000, 20063]",
-            )),
-        }
     }
 }
 
@@ -201,11 +228,12 @@ mod tests {
         let config = read(example.unwrap()).unwrap();
         // Without `..`: a new key must be shown too.
         let ServerConfig { local, fx, projects } = config;
-        let LocalSettings { enabled, gpus, price_per_hour, run_as_uids } = local;
+        let LocalSettings { enabled, gpus, price_per_hour, run_as, run_as_uids, work_root } = local;
         assert!(enabled);
         assert_eq!(gpus.as_deref(), Some("a100-80g:8"));
         assert_eq!(price_per_hour.as_deref(), Some("36.44 CNY"));
-        assert_eq!(run_as_uids, Some((20_000, 20_063)));
+        assert_eq!((run_as, run_as_uids), (RunAs::OwnUsers, Some((20_000, 20_063))));
+        assert_eq!(work_root, Some(PathBuf::from("/data/jobs")));
         let FxSettings { max_age_days, rates } = &fx;
         assert_eq!((*max_age_days, rates.len()), (Some(90), 1));
         runwhere_pricing::FxTable::new(&fx).unwrap();
@@ -238,6 +266,25 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(named) && error.contains("config.toml"), "{error}");
+        }
+    }
+
+    #[test]
+    fn root_gives_its_rights_away_only_when_told_to() {
+        let users =
+            |text: &str, root| read(text).unwrap().local.own_users(Path::new(""), root).unwrap();
+        assert_eq!(users("", true), Some(UidRange::DYNAMIC));
+        assert_eq!(users("", false), None);
+        assert_eq!(users("[local]\nrun_as = \"server\"", true), None);
+        let range = UidRange { first: 70_000, count: 10 };
+        assert_eq!(users("[local]\nrun_as_uids = [70000, 70009]", true), Some(range));
+        for (text, word) in [
+            ("[local]\nrun_as = \"none\"", "own_users"),
+            ("[local]\nrun_as_uids = [70009, 70000]", "local.run_as_uids"),
+            ("[local]\nrun_as = \"server\"\nrun_as_uids = [70000, 70009]", "leave one"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(word), "{error}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use runwhere_model::{DeploymentId, Secret};
@@ -91,6 +91,25 @@ impl DataDir {
         Ok(Self { root, _lock: lock, deployment, key: Secret::new(key) })
     }
 
+    /// Takes the right to enter from other users, as which jobs may run. Every file that the server
+    /// makes here is closed to them anyway; others, such as the settings, need not be.
+    pub fn close_to_others(&self) {
+        let root = self.root.display();
+        let closed = fs::metadata(&self.root).and_then(|data| {
+            let mode = data.permissions().mode();
+            if mode & 0o1000 != 0 {
+                tracing::warn!("Jobs can enter {root}: it is shared by all users; use another");
+            } else if mode & 0o077 != 0 {
+                fs::set_permissions(&self.root, fs::Permissions::from_mode(0o700))?;
+                tracing::info!("{root} is now closed to other users");
+            }
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::warn!("Jobs may be able to enter {root}: {error}");
+        }
+    }
+
     /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -174,8 +193,6 @@ fn keep(path: &Path, make: impl FnOnce() -> String) -> Result<String, DataDirErr
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::ports::SystemIds;
 

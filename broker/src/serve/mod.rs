@@ -6,7 +6,6 @@ mod prices;
 mod projects;
 mod running;
 mod sentence;
-mod users;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
 pub use data_dir::{DataDir, DataDirError};

@@ -16,7 +16,6 @@ use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
 use super::prices::{Catalogued, keep_fresh, refresh};
 use super::projects::apply_projects;
-use super::users::make_way;
 use crate::accounts::{AccountError, Accounts};
 use crate::agents::Agents;
 use crate::api::{ApiParts, router};
@@ -196,9 +195,17 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         local.gpus = config.local.gpu_list(&config_path)?;
         local.price_per_hour = config.local.price(&config_path)?;
         local.pretend = options.try_locally;
-        local.drop_to = config.local.uids(&config_path)?;
-        make_way(local.drop_to, data.root())
-            .map_err(|source| ServeError::Io { path: data.root().to_owned(), source })?;
+        let root = rustix::process::geteuid().is_root();
+        local.drop_to = config.local.own_users(&config_path, root)?;
+        local.work_root = config.local.work_root.clone();
+        if local.drop_to.is_some() {
+            data.close_to_others();
+        } else if root {
+            tracing::warn!(
+                "Jobs run as root and can read everything of this machine: config.toml says so \
+                 with run_as = \"server\""
+            );
+        }
         local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }

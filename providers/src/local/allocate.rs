@@ -10,13 +10,13 @@ use runwhere_model::{
 };
 
 use super::archive::{self, Remains};
-use super::config::UidRange;
 use super::failure::Failure;
 use super::folder::{self, Allocation, Grant};
 use super::offers::{Kind, Machine};
 use super::process;
 use super::spawn::AgentProgram;
 use super::store::{Scan, Store};
+use super::work::{self, Users};
 use crate::clock::Clock;
 use crate::metered::Span;
 
@@ -30,7 +30,7 @@ pub(super) struct Host {
     pub(super) store: Store,
     pub(super) agent: AgentProgram,
     pub(super) deployment: DeploymentId,
-    pub(super) uids: Option<UidRange>,
+    pub(super) users: Option<Users>,
     pub(super) retention: Duration,
 }
 
@@ -48,10 +48,21 @@ impl Host {
         })
     }
 
-    /// Writes where the broker is into the bootstraps of our live allocations.
-    pub(super) fn tell_agents(&self, broker_url: &str) -> io::Result<()> {
+    /// Takes up what an earlier server left: rests of ended allocations are removed, and our live
+    /// ones are told where the broker is.
+    pub(super) fn take_up(&self, broker_url: Option<&str>) -> io::Result<()> {
         let _lock = self.store.lock()?;
         let scan = self.store.scan()?;
+        for ended in scan.allocations.iter().filter(|allocation| allocation.ended()) {
+            self.store.remove_work(&ended.record);
+        }
+        if let Some(url) = broker_url {
+            self.tell_agents(&scan, url);
+        }
+        Ok(())
+    }
+
+    fn tell_agents(&self, scan: &Scan, broker_url: &str) {
         for allocation in scan.live().filter(|live| live.record.deployment == self.deployment) {
             let node = &allocation.record.node;
             match folder::rewrite_url(&self.store.folder(node), broker_url) {
@@ -63,7 +74,6 @@ impl Host {
                 }
             }
         }
-        Ok(())
     }
 
     pub(super) fn launch(&self, request: &LaunchRequest, clock: &dyn Clock) -> Result<Launched> {
@@ -94,11 +104,18 @@ impl Host {
         // Read under the lock: waiting for it is nobody's time.
         let now = clock.now();
         self.store.prune(&scan, now, self.retention);
+        // Until the work folder shows who has the user id.
+        let _ids = self.users.as_ref().map(Users::lock).transpose()?;
         let grant = self.grant(kind, price, &scan, now)?;
         let folder = match self.store.create(request, &grant) {
             Ok(folder) => folder,
             Err(error) => return Err(self.undone(&grant.node, error.into())),
         };
+        if let (Some(uid), Some(work_dir)) = (grant.uid, &grant.work_dir)
+            && let Err(error) = work::make(work_dir, uid)
+        {
+            return Err(self.undone(&grant.node, error.into()));
+        }
         match self.agent.start(&folder, grant.node.as_str()) {
             Ok(process) => note(&folder, process),
             Err(error) => return Err(self.not_started(&grant.node, error)),
@@ -152,13 +169,14 @@ impl Host {
                 .free_slots(kind, &scan.taken_slots())
                 .ok_or_else(|| full("not enough of this machine's GPUs are free"))?
         };
-        let uid = match self.uids {
+        let uid = match &self.users {
             None => None,
-            Some(range) => {
+            Some(users) => {
                 // Everything that runs as this user is killed at the end: it must be nobody's.
                 let mut taken = scan.taken_uids();
                 taken.extend(process::users()?);
-                let free = (range.first..range.first + range.count).find(|u| !taken.contains(u));
+                taken.extend(users.in_use()?);
+                let free = users.choose(&taken)?;
                 Some(free.ok_or_else(|| full("no user id is free for another allocation"))?)
             }
         };
@@ -166,6 +184,7 @@ impl Host {
         let gpus = &inventory.gpus;
         let devices = slots.iter().map(|slot| gpus[*slot as usize].device.clone()).collect();
         let node = self.store.new_node_id()?;
+        let work_dir = self.users.as_ref().map(|users| users.folder(&node));
         Ok(Grant {
             node,
             price,
@@ -174,6 +193,7 @@ impl Host {
             stated: inventory.stated && !kind.pretended,
             pretended: kind.pretended,
             uid,
+            work_dir,
             at: now,
         })
     }
@@ -206,6 +226,11 @@ impl Host {
             && !allocation.agent_alive()?
             && folder::has_bootstrap(&folder)
         {
+            if let (Some(uid), Some(work_dir)) =
+                (allocation.record.uid, &allocation.record.work_dir)
+            {
+                work::make(work_dir, uid)?;
+            }
             note(&folder, self.agent.start(&folder, node.as_str())?);
         }
         Ok(())

@@ -37,6 +37,10 @@ pub struct LocalConfig {
     pub pretend: bool,
     /// User ids for user code, one per live allocation; only of use where the server is root.
     pub drop_to: Option<UidRange>,
+    /// Holds the work folders of user code that runs as a user of its own: a folder that every
+    /// user can reach, made with mode 0711. `None` is `/var/tmp/runwhere-<deployment>`. Servers of
+    /// one machine that name a folder here need ranges of user ids of their own.
+    pub work_root: Option<PathBuf>,
     /// Where the agents reach this broker now, where that may differ from what running agents were
     /// told: opening the provider writes it into the bootstrap of each live allocation of this
     /// deployment, and their agents go on there. `None` leaves them as they are.
@@ -60,6 +64,7 @@ impl LocalConfig {
             price_per_hour: None,
             pretend: false,
             drop_to: None,
+            work_root: None,
             broker_url: None,
             stop_grace: Duration::from_secs(5),
             retention: Duration::from_secs(7 * 24 * 3600),
@@ -74,6 +79,12 @@ pub struct UidRange {
     pub first: u32,
     /// How many there are: no more allocations than these live at a time.
     pub count: u32,
+}
+
+impl UidRange {
+    /// The ids that systemd gives to services without an account: 61184 to 65519. No account is
+    /// ever made with one of these, and one that runs already is passed over.
+    pub const DYNAMIC: Self = Self { first: 61_184, count: 65_519 - 61_184 + 1 };
 }
 
 /// Why the local machine cannot be used as configured.
@@ -97,8 +108,20 @@ pub enum LocalError {
     )]
     Price,
     /// User ids that belong to the system, or none.
-    #[error("[local] drop_to needs at least one user id, all of them 1000 or above")]
+    #[error("[local] run_as_uids needs at least one user id, all of them 1000 or above")]
     Uids,
+    /// User code cannot work as users of its own here.
+    #[error(
+        "[local] cannot let jobs run as users of their own in the folder {path}: {source}; set \
+         work_root to a folder that every user can reach and run_as_uids to user ids that exist \
+         here, or run_as = \"server\" to run jobs with this server's rights"
+    )]
+    WorkRoot {
+        /// The folder for their work.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
 impl LocalConfig {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::meter::{self, METER_FILE, Meter, Reading};
 use super::process::{AgentProcess, Belongings};
+use super::tree::remove_tree;
 
 const RECORD_FILE: &str = "request.json";
 const AGENT_FILE: &str = "agent.json";
@@ -47,6 +48,9 @@ pub(super) struct Record {
     pub(super) pretended: bool,
     /// User id of its programs.
     pub(super) uid: Option<u32>,
+    /// Where that user works; without it, below the allocation's folder.
+    #[serde(default)]
+    pub(super) work_dir: Option<PathBuf>,
     pub(super) created_at: Timestamp,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
@@ -62,6 +66,7 @@ pub(super) struct Grant {
     pub(super) stated: bool,
     pub(super) pretended: bool,
     pub(super) uid: Option<u32>,
+    pub(super) work_dir: Option<PathBuf>,
     pub(super) at: Timestamp,
 }
 
@@ -82,6 +87,7 @@ impl Record {
             slots: grant.slots.clone(),
             pretended: grant.pretended,
             uid: grant.uid,
+            work_dir: grant.work_dir.clone(),
             created_at: grant.at,
             labels: request.labels.clone(),
         }
@@ -111,6 +117,8 @@ struct BootstrapFile<'a> {
     runtime: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     drop_to: Option<DropTo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work_dir: Option<&'a Path>,
     gpu_devices: &'a [String],
     /// Which models these are is the operator's word.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -212,10 +220,6 @@ pub(super) fn read(folder: &Path) -> io::Result<Option<Allocation>> {
 /// Fills a new folder with everything but the agent: record, running meter, bootstrap.
 pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder)?;
-    if grant.uid.is_some() {
-        // Entered, never listed, by the user that its programs run as.
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
-    }
     let bootstrap = BootstrapFile {
         protocol: PROTOCOL_VERSION,
         lease_id: request.lease.as_str(),
@@ -226,6 +230,7 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
         ca_pem: request.bootstrap.ca_pem.as_deref(),
         runtime: "process",
         drop_to: grant.uid.map(|uid| DropTo { uid, gid: uid }),
+        work_dir: grant.work_dir.as_deref(),
         gpu_devices: &grant.devices,
         gpus_stated: grant.stated,
     };
@@ -279,29 +284,6 @@ pub(super) fn strip(folder: &Path) -> io::Result<()> {
         result = result.and(removed);
     }
     result
-}
-
-/// Removes a folder, also one whose owner took away his own right to enter it.
-pub(super) fn remove_tree(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(folder);
-            fs::remove_dir_all(folder)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
-}
-
-fn open_up(folder: &Path) {
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        // Links are not followed: what they point at is not ours.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
 }
 
 fn damaged(reason: &'static str) -> io::Error {

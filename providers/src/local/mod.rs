@@ -21,6 +21,8 @@ mod spawn;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod work;
 
 pub use config::{GpuList, GpuListError, LocalConfig, LocalError, SAMPLE_PRICE, UidRange};
 pub use provider::Local;

@@ -22,6 +22,7 @@ use super::offers::Machine;
 use super::process;
 use super::spawn::AgentProgram;
 use super::store::Store;
+use super::work::{self, Users};
 use crate::clock::Clock;
 use crate::provider::{OfferSource, Provider, Result};
 
@@ -56,12 +57,25 @@ impl Local {
             None => Inventory::detect(&*clock).await,
         };
         let root = config.root_dir.clone();
-        let others_enter = config.drop_to.is_some();
-        let store = tokio::task::spawn_blocking(move || Store::open(root, others_enter))
+        let store = tokio::task::spawn_blocking(move || Store::open(root))
             .await
             .map_err(std::io::Error::other)
             .and_then(|store| store)
             .map_err(|source| LocalError::Root { path: config.root_dir.clone(), source })?;
+        let users = match config.drop_to {
+            None => None,
+            Some(ids) => {
+                let root =
+                    config.work_root.unwrap_or_else(|| work::default_root(&config.deployment));
+                let path = root.clone();
+                let users = tokio::task::spawn_blocking(move || Users::open(&root, ids))
+                    .await
+                    .map_err(std::io::Error::other)
+                    .and_then(|users| users)
+                    .map_err(|source| LocalError::WorkRoot { path, source })?;
+                Some(users)
+            }
+        };
         let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
         let machine = Machine {
             provider: config.id,
@@ -78,7 +92,7 @@ impl Local {
             store,
             agent: AgentProgram { program: config.agent_program, args: config.agent_args },
             deployment: config.deployment,
-            uids: config.drop_to,
+            users,
             retention: config.retention,
         };
         let host = Arc::new(host);
@@ -90,9 +104,10 @@ impl Local {
                 .and_then(|done| done)
                 .map_err(|source| LocalError::Root { path, source })?;
         }
-        if let Some(url) = config.broker_url {
+        {
             let host = Arc::clone(&host);
-            tokio::task::spawn_blocking(move || host.tell_agents(&url))
+            let url = config.broker_url;
+            tokio::task::spawn_blocking(move || host.take_up(url.as_deref()))
                 .await
                 .map_err(std::io::Error::other)
                 .and_then(|told| told)

@@ -15,8 +15,10 @@ use jiff::Timestamp;
 use runwhere_model::{LaunchRequest, LeaseId, NodeId};
 
 use super::archive::{self, Remains};
-use super::folder::{self, Allocation, Grant};
+use super::folder::{self, Allocation, Grant, Record};
 use super::meter::{self, Reading};
+use super::tree::remove_tree;
+use super::work;
 
 const LOCK_FILE: &str = "lock";
 /// A copy of each allocation's record, away from where its programs work: what they destroy in
@@ -82,12 +84,10 @@ pub(super) struct Locked {
 }
 
 impl Store {
-    /// `others_enter`: user code that runs as somebody else has to pass through.
-    pub(super) fn open(root: PathBuf, others_enter: bool) -> io::Result<Self> {
+    /// Opens the folder, making it where needed; nobody else may enter it.
+    pub(super) fn open(root: PathBuf) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
-        if others_enter {
-            fs::set_permissions(&root, fs::Permissions::from_mode(0o711))?;
-        }
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
         let store = Self {
             root: fs::canonicalize(root)?,
             ended: Arc::default(),
@@ -239,6 +239,14 @@ impl Store {
     /// Throws an allocation away in which nothing runs; quiet where there is none. Under the lock.
     pub(super) fn discard(&self, node: &NodeId) -> io::Result<()> {
         let scratch = self.scratch(node);
+        // While a record still says where it is.
+        for record in
+            [folder::record_of(&scratch), folder::record_of(&self.folder(node)), self.record(node)]
+        {
+            if let Some(work_dir) = folder::read_record(&record)?.and_then(|r| r.work_dir) {
+                work::remove(&work_dir, node)?;
+            }
+        }
         match fs::remove_file(self.record(node)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -251,7 +259,7 @@ impl Store {
             }
         }
         // From here on it is nobody's; a rest is swept later.
-        let _ = folder::remove_tree(&scratch);
+        let _ = remove_tree(&scratch);
         Ok(())
     }
 
@@ -270,7 +278,20 @@ impl Store {
         if let Err(error) = folder::strip(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "cannot remove an ended allocation's files");
         }
+        self.remove_work(&allocation.record);
         Ok(stopped_at)
+    }
+
+    /// Removes the work folder of an ended allocation, if it has one; false where that failed.
+    pub(super) fn remove_work(&self, record: &Record) -> bool {
+        let Some(work_dir) = &record.work_dir else { return true };
+        match work::remove(work_dir, &record.node) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(folder = %work_dir.display(), %error, "cannot remove a work folder; it is tried again");
+                false
+            }
+        }
     }
 
     /// Sweeps rests of crashes, and archives ended allocations that were shown long enough. Under
@@ -280,13 +301,16 @@ impl Store {
             tracing::warn!(%error, "cannot sweep the folder of the allocations");
         }
         let horizon = now.checked_sub(retention).unwrap_or(Timestamp::MIN);
-        let mut ended: Vec<Remains> = scan.allocations.iter().filter_map(Remains::of).collect();
-        ended.sort_by_key(|remains| std::cmp::Reverse(remains.stopped_at));
+        let ended = scan.allocations.iter().filter_map(|a| Some((a, Remains::of(a)?)));
+        let mut ended: Vec<(&Allocation, Remains)> = ended.collect();
+        ended.sort_by_key(|(_, remains)| std::cmp::Reverse(remains.stopped_at));
         let due: Vec<Remains> = ended
             .into_iter()
             .enumerate()
-            .filter(|(rank, remains)| *rank >= MOST_TOMBSTONES || remains.stopped_at < horizon)
-            .map(|(_, remains)| remains)
+            .filter(|(rank, (_, remains))| *rank >= MOST_TOMBSTONES || remains.stopped_at < horizon)
+            // Whose work folder resists is kept: only the record says where that is.
+            .filter(|(_, (allocation, _))| self.remove_work(&allocation.record))
+            .map(|(_, (_, remains))| remains)
             .collect();
         if due.is_empty() {
             return;
@@ -307,8 +331,13 @@ impl Store {
     fn sweep_scratch(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX) {
-                folder::remove_tree(&entry.path())?;
+            let name = entry.file_name();
+            if let Some(node) = name.to_string_lossy().strip_prefix(SCRATCH_PREFIX) {
+                let record = folder::read_record(&folder::record_of(&entry.path()))?;
+                if let (Some(record), Ok(node)) = (record, NodeId::new(node)) {
+                    record.work_dir.map_or(Ok(()), |work_dir| work::remove(&work_dir, &node))?;
+                }
+                remove_tree(&entry.path())?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 mod crashes;
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -415,41 +415,104 @@ async fn refusals_name_what_is_wrong() {
 #[tokio::test]
 async fn each_allocation_has_a_user_of_its_own_that_is_ended_with_it() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can change the user of a program");
+        eprintln!(
+            "skipped each_allocation_has_a_user_of_its_own_that_is_ended_with_it: needs root"
+        );
         return;
     }
     // Without a mark, a parent or a common session: only the user id tells whose it is.
     let script = r#"
         uid=$(sed -n 's/.*"uid":\([0-9]*\).*/\1/p' "$1/bootstrap.json")
-        mkdir "$1/work"; chown "$uid" "$1/work"
+        work=$(sed -n 's/.*"work_dir":"\([^"]*\)".*/\1/p' "$1/bootstrap.json")
+        mkdir -p "$work/work/locked"; chmod 0 "$work/work/locked"; chown -R "$uid" "$work/work"
         (env -i PATH="$PATH" setpriv --reuid="$uid" --regid="$uid" --clear-groups \
-            setsid sh -c 'echo $$ >"$0/pid"; cd /; exec sleep 60' "$1/work" &)
+            setsid sh -c 'echo $$ >"$0/pid"; cd /; exec sleep 60' "$work/work" &)
         exec sleep 60
     "#;
-    let range = UidRange { first: 391_000, count: 3 };
+    let ours = || DeploymentId::new("users-of-their-own").unwrap();
+    let request = |number| LaunchRequest { deployment: ours(), ..request(number, "a100-80g.x1") };
+    let range = UidRange { first: 391_000, count: 4 };
     // Somebody else's by now, so it is passed over.
     let mut stranger = Command::new("sleep").arg("60").uid(391_000).spawn().unwrap();
     let bench = bench(script, |config| {
+        config.deployment = ours();
         config.drop_to = Some(range);
         config.gpus = Some("a100-80g:3".parse().unwrap());
     })
     .await;
-    // The test's own folder is closed to others, as a data folder's parent might be.
-    let open = std::fs::Permissions::from_mode(0o711);
-    std::fs::set_permissions(bench.folder.path(), open).unwrap();
+    let work_root = Path::new("/var/tmp/runwhere-users-of-their-own");
+    let work = |node: &NodeId| work_root.join(node.as_str());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert!(!work_root.exists());
+    // Nobody's id, but somebody's work folder is there.
+    let other = work_root.with_extension("other");
+    std::fs::create_dir_all(other.join("node-00000000")).unwrap();
+    std::os::unix::fs::lchown(other.join("node-00000000"), None, Some(391_001)).unwrap();
     let mut running = Vec::new();
     for number in 1..=2 {
-        let node = bench.local.launch(&request(number, "a100-80g.x1")).await.unwrap().node;
-        let pid = written_pid(&bench.folder_of(&node).join("work/pid")).await;
+        let node = bench.local.launch(&request(number)).await.unwrap().node;
+        let pid = written_pid(&work(&node).join("work/pid")).await;
         running.push((node, pid));
     }
-    let error = bench.local.launch(&request(3, "a100-80g.x1")).await.unwrap_err();
+    let error = bench.local.launch(&request(3)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Capacity);
+    let users: BTreeSet<_> =
+        running.iter().map(|(node, _)| std::fs::metadata(work(node)).unwrap().gid()).collect();
+    assert_eq!(users, [391_002, 391_003].into());
+    assert_eq!((mode(work_root), mode(&work(&running[0].0))), (0o711, 0o710));
+    assert_eq!((mode(&bench.root()), mode(&bench.folder_of(&running[0].0))), (0o700, 0o700));
     bench.local.terminate(&running[0].0).await.unwrap();
+    assert!(!work(&running[0].0).exists() && work(&running[1].0).exists());
     assert!(!runs(running[0].1));
     assert!(runs(running[1].1) && runs(stranger.id()));
     stranger.kill().unwrap();
     stranger.wait().unwrap();
-    end_all(&bench.local).await;
+    // A crash in the middle of the end: the rest goes when the next server opens the folder, and
+    // what somebody has put in the place of it stays.
+    std::fs::create_dir_all(work(&running[0].0).join("work/rest")).unwrap();
+    let beside = bench
+        .beside(|config| {
+            config.deployment = ours();
+            config.drop_to = Some(range);
+        })
+        .await;
+    assert!(!work(&running[0].0).exists() && work(&running[1].0).exists());
+    end_all(&beside).await;
     assert!(!runs(running[1].1));
+    assert!(!work_root.exists());
+    assert!(other.exists());
+    std::fs::remove_dir_all(other).unwrap();
+}
+
+#[tokio::test]
+async fn a_work_root_that_is_not_ours_alone_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped a_work_root_that_is_not_ours_alone_is_refused: needs root");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let good = place.path().join("good");
+    let open = async |root: &Path| {
+        let config = LocalConfig {
+            drop_to: Some(UidRange::DYNAMIC),
+            work_root: Some(root.to_owned()),
+            ..config(place.path())
+        };
+        Local::open(config, Arc::new(SystemClock)).await.map(drop).map_err(|e| e.to_string())
+    };
+    let permit = |mode| {
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    permit(0o700);
+    assert!(open(&good).await.unwrap_err().contains("other users cannot enter"));
+    permit(0o777);
+    assert!(open(&good).await.unwrap_err().contains("other users can rename it"));
+    permit(0o755);
+    open(&good).await.unwrap();
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(&good, &link).unwrap();
+    assert!(open(&link).await.unwrap_err().contains("it is a link"));
+    std::os::unix::fs::lchown(&good, Some(391_009), None).unwrap();
+    assert!(open(&good).await.unwrap_err().contains("belongs to somebody else"));
+    assert!(open(Path::new("relative")).await.is_err());
 }

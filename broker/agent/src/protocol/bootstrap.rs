@@ -1,6 +1,7 @@
 //! What a node knows before its first call.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,11 @@ pub struct Bootstrap {
     /// to this lease alone: everything that still runs as it is killed at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_to: Option<DropTo>,
+    /// Folder in which the agent makes `work`, `home` and `tmp` of the user's program, instead of
+    /// the node folder: absolute, made by the provider, changed by nobody but the agent's user and
+    /// passable for the program's, who cannot enter the node folder then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_dir: Option<PathBuf>,
     /// GPUs of this allocation (indices or UUIDs); absent means all of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_devices: Option<Vec<String>>,
@@ -49,6 +55,7 @@ impl fmt::Debug for Bootstrap {
             .field("agent_ttl_seconds", &self.agent_ttl_seconds)
             .field("runtime", &self.runtime)
             .field("drop_to", &self.drop_to)
+            .field("work_dir", &self.work_dir)
             .field("gpu_devices", &self.gpu_devices)
             .finish_non_exhaustive()
     }
@@ -58,7 +65,7 @@ impl fmt::Debug for Bootstrap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
-    /// A plain process group in the node folder; the image is not used.
+    /// A plain process group in the work folder; the image is not used.
     #[default]
     Process,
 }

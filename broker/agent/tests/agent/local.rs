@@ -36,6 +36,7 @@ struct Bench {
     local: Local,
     broker: Broker,
     names: Vec<&'static str>,
+    own_user: bool,
 }
 
 impl Bench {
@@ -55,12 +56,14 @@ impl Bench {
             gpus: Some("a100-80g:1".parse().unwrap()),
             price_per_hour: Some("36.44 CNY".parse().unwrap()),
             drop_to,
+            work_root: Some(temp.path().join("jobs")),
             ..LocalConfig::new(deployment, temp.path().join("local"), program)
         };
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let local = runtime.block_on(Local::open(config, clock)).unwrap();
-        Self { temp, runtime, local, broker: Broker::start(assignment, Vec::new()), names }
+        let broker = Broker::start(assignment, Vec::new());
+        Self { temp, runtime, local, broker, names, own_user: drop_to.is_some() }
     }
 
     fn launch(&self) -> NodeId {
@@ -91,9 +94,17 @@ impl Bench {
         self.temp.path().join("local").join(node.as_str())
     }
 
+    // Where the program works.
+    fn work(&self, node: &NodeId) -> PathBuf {
+        match self.own_user {
+            true => self.temp.path().join("jobs").join(node.as_str()).join("work"),
+            false => self.folder(node).join("work"),
+        }
+    }
+
     // Process ids by name, once all of them are written.
     fn pids(&self, node: &NodeId) -> Vec<(&'static str, u32)> {
-        let work = self.folder(node).join("work");
+        let work = self.work(node);
         let read = |name: &str| -> Option<u32> {
             fs::read_to_string(work.join(format!("{name}.pid"))).ok()?.trim().parse().ok()
         };
@@ -156,7 +167,7 @@ fn check_end(bench: &Bench, kill_agent: bool) {
     bench.end(&node);
     assert_eq!(running(&pids), [] as [&str; 0]);
     assert!(!runs(agent));
-    assert!(!bench.folder(&node).join("work").exists());
+    assert!(!bench.work(&node).exists());
     assert!(runs(bystander.id()));
     bystander.kill().unwrap();
     bystander.wait().unwrap();
@@ -175,7 +186,7 @@ fn the_end_of_a_node_takes_a_living_agent_and_its_stubborn_trial() {
 #[test]
 fn with_a_user_of_its_own_nothing_of_a_trial_hides() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can change the user of a program");
+        eprintln!("skipped with_a_user_of_its_own_nothing_of_a_trial_hides: needs root");
         return;
     }
     let users = |first| Some(UidRange { first, count: 1 });

@@ -25,11 +25,13 @@ pub(crate) struct Setup {
     pub(crate) drop_to: Option<DropTo>,
     pub(crate) gpu_devices: Option<Vec<String>>,
     pub(crate) gpus_stated: bool,
+    /// The program works outside the node folder.
+    pub(crate) apart: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { ttl: 600, drop_to: None, gpu_devices: None, gpus_stated: false }
+        Self { ttl: 600, drop_to: None, gpu_devices: None, gpus_stated: false, apart: false }
     }
 }
 
@@ -40,6 +42,9 @@ impl Node {
         let node =
             Self { temp, marker: format!("{LEASE_MARKER}={}", broker.lease()), agents: Vec::new() };
         fs::create_dir(node.dir()).unwrap();
+        if setup.apart {
+            fs::create_dir(node.outside("apart")).unwrap();
+        }
         let bootstrap = Bootstrap {
             protocol: PROTOCOL_VERSION,
             lease_id: broker.lease().to_owned(),
@@ -50,6 +55,7 @@ impl Node {
             ca_pem: None,
             runtime: Runtime::Process,
             drop_to: setup.drop_to,
+            work_dir: setup.apart.then(|| node.outside("apart")),
             gpu_devices: setup.gpu_devices.clone(),
             gpus_stated: setup.gpus_stated,
         };

@@ -184,18 +184,38 @@ fn missing_gpus_fail_before_user_code() {
 #[test]
 fn rights_are_dropped_where_the_agent_is_root() {
     if !rustix::process::getuid().is_root() {
-        // Nobody else can drop rights; the rest of the suite covers that case.
+        eprintln!("skipped rights_are_dropped_where_the_agent_is_root: needs root");
         return;
     }
     let to = DropTo { uid: 54_321, gid: 54_321 };
+    for apart in [false, true] {
+        rights_are_dropped(to, apart);
+    }
+}
+
+fn rights_are_dropped(to: DropTo, apart: bool) {
     let text = "id -u; id -G; cat ../bootstrap.json ../journal.jsonl; echo out > o; \
+                stat -c %u given $HOME $TMPDIR . >&2; mv . ../x; echo err >/dev/stderr; \
+                grep NoNewPrivs /proc/self/status; \
                 env -i setsid sleep 600 & exit 5";
-    let broker = Broker::start(shell(text), Vec::new());
-    let mut node = Node::new(&broker, &Setup { drop_to: Some(to), ..Setup::default() });
+    let mut assignment = shell(text);
+    assignment.sync = vec![file("given", b"given")];
+    let broker = Broker::start(assignment, vec![b"given".to_vec()]);
+    let mut node = Node::new(&broker, &Setup { drop_to: Some(to), apart, ..Setup::default() });
+    if apart {
+        // As a provider makes it: its user passes through by the group alone.
+        let folder = node.outside("apart");
+        std::os::unix::fs::lchown(&folder, None, Some(to.gid)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o710);
+        std::fs::set_permissions(folder, mode).unwrap();
+    }
     node.agent();
     broker.wait("done", done);
     let stdout = String::from_utf8(log_of(&broker, LogStream::Stdout)).unwrap();
-    assert_eq!(stdout, "54321\n54321\n");
+    assert_eq!(stdout, "54321\n54321\nNoNewPrivs:\t1\n");
+    let stderr = String::from_utf8(log_of(&broker, LogStream::Stderr)).unwrap();
+    assert_eq!(stderr.lines().filter(|line| *line == "54321").count(), 4, "{stderr}");
+    assert!(stderr.contains("err\n"), "{stderr}");
     broker.seen(|seen| {
         assert!(seen.outputs.contains_key(&Digest::of(b"out\n")));
         assert!(seen.events.iter().any(|event| matches!(

@@ -84,6 +84,7 @@ fn grant(node: &NodeId) -> Grant {
         stated: false,
         pretended: false,
         uid: None,
+        work_dir: None,
         at: SystemClock.now(),
     }
 }
