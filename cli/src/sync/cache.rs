@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileStamp, Hashed};
+use super::{FileStamp, FoundFile, Hashed};
 use crate::settings::write_private;
 
 const FORMAT: u32 = 1;
@@ -25,6 +25,18 @@ pub struct HashCache {
 /// size, mtime (ns), ctime (ns), inode, SHA-256
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry(u64, i64, i64, u64, String);
+
+impl Entry {
+    /// Whether a file in this state is the one that was hashed.
+    fn matches(&self, stamp: &FileStamp) -> bool {
+        let Self(size, mtime, ctime, inode, sha256) = self;
+        *size == stamp.size
+            && i128::from(*mtime) == stamp.mtime_ns
+            && i128::from(*ctime) == stamp.ctime_ns
+            && *inode == stamp.inode
+            && sha256.len() == 64
+    }
+}
 
 impl HashCache {
     /// Reads the cache at `path`; a missing, damaged or foreign one is empty.
@@ -56,13 +68,20 @@ impl HashCache {
     /// The hash of `path`, if the file is in the state it was hashed in.
     #[must_use]
     pub fn get(&self, path: &str, stamp: &FileStamp) -> Option<&str> {
-        let Entry(size, mtime, ctime, inode, sha256) = self.files.get(path)?;
-        let same = *size == stamp.size
-            && i128::from(*mtime) == stamp.mtime_ns
-            && i128::from(*ctime) == stamp.ctime_ns
-            && *inode == stamp.inode
-            && sha256.len() == 64;
-        same.then_some(sha256)
+        let entry = self.files.get(path)?;
+        entry.matches(stamp).then_some(&entry.4)
+    }
+
+    /// Whether it knows exactly these files, each in its present state.
+    #[must_use]
+    pub fn covers(&self, files: &BTreeMap<String, FoundFile>) -> bool {
+        // Both are sorted by path, so one walk over both tells.
+        self.files.len() == files.len()
+            && self
+                .files
+                .iter()
+                .zip(files)
+                .all(|((known, entry), (path, file))| known == path && entry.matches(&file.stamp))
     }
 
     /// How many hashes it holds.
@@ -136,6 +155,23 @@ mod tests {
         ] {
             assert_eq!(cache.get("a", &changed), None);
         }
+    }
+
+    #[test]
+    fn only_the_same_files_in_the_same_state_are_covered() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "a").unwrap();
+        fs::write(root.path().join("b"), "b").unwrap();
+        let files = scan(root.path(), &[".".into()]).unwrap().files;
+        let later = clock::since_epoch() + Duration::from_secs(10);
+        let cache = HashCache::of(&hashed(root.path()), later);
+        assert!(cache.covers(&files));
+        let mut fewer = files.clone();
+        fewer.remove("a");
+        assert!(!cache.covers(&fewer));
+        let mut changed = files;
+        changed.get_mut("b").unwrap().stamp.size += 1;
+        assert!(!cache.covers(&changed));
     }
 
     #[test]

@@ -97,7 +97,8 @@ pub fn local(
     let hashed = hash_all(&files, &known, &|read| bar.inc(read));
     bar.finish_and_clear();
     let hashed = hashed?;
-    let cache = Some(HashCache::of(&hashed, scanned_at)).filter(|cache| *cache != known);
+    // Where every hash was known and none is left over there is nothing new to keep.
+    let cache = (!known.covers(&files)).then(|| HashCache::of(&hashed, scanned_at));
     Ok(Local { manifest: Manifest::of(&hashed), skipped, files, cache, records })
 }
 

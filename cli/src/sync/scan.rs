@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use ignore::WalkBuilder;
+use ignore::{DirEntry, WalkBuilder, WalkParallel, WalkState};
 
 use super::Rules;
 use crate::failure::Failure;
 use crate::texts::{self, Text};
-
-/// Fewer files than this are looked at sooner than a thread starts.
-const WORTH_A_THREAD: usize = 1000;
 
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,30 +163,33 @@ fn below(root: &Path, folder: &str) -> Result<PathBuf, Failure> {
     Ok(named)
 }
 
+/// A path with what it is, or why it stays out.
+type Seen = (PathBuf, Result<FoundFile, SkipReason>);
+
+/// What one thread of a walk has seen; handed over when the thread ends.
+struct Batch<'a> {
+    all: &'a Mutex<Vec<Seen>>,
+    seen: Vec<Seen>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.seen);
+    }
+}
+
+/// Walks a folder on all cores: listing and looking cost about the same.
 fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
     let relative = |path: &Path| path.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
-    let walker = WalkBuilder::new(folder)
-        .standard_filters(false)
-        .follow_links(false)
-        .build_with(rules, root);
-    let mut found = Vec::new();
-    for entry in walker {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                scan.skipped.push(Skip {
-                    path: printable(&relative(&path_of(&error).unwrap_or_default())),
-                    reason: SkipReason::Unreadable(io_reason(&error)),
-                });
-                continue;
-            }
-        };
-        if entry.file_type().is_some_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        found.push(entry.into_path());
-    }
-    for (path, looked) in look_at_all(root, found) {
+    let all = Mutex::new(Vec::new());
+    walker(root, folder, rules).run(|| {
+        let mut batch = Batch { all: &all, seen: Vec::new() };
+        Box::new(move |entry| {
+            batch.seen.extend(see(root, entry));
+            WalkState::Continue
+        })
+    });
+    for (path, looked) in all.into_inner().unwrap_or_else(PoisonError::into_inner) {
         let path = relative(&path);
         match looked {
             Ok(found) => match manifest_path(&path) {
@@ -204,50 +205,35 @@ fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
     }
 }
 
-/// Looks at each path, at many of them on all cores.
-fn look_at_all(root: &Path, paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<FoundFile, SkipReason>)> {
-    let look_at = |path: PathBuf| {
-        let looked = look(root, &path);
-        (path, looked)
-    };
+fn walker(root: &Path, folder: &Path, rules: &Rules) -> WalkParallel {
+    // The filter must own what it uses.
+    let (rules, root) = (rules.clone(), root.to_owned());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores == 1 || paths.len() < WORTH_A_THREAD {
-        return paths.into_iter().map(look_at).collect();
-    }
-    let share = paths.len().div_ceil(cores);
-    std::thread::scope(|scope| {
-        let mut rest = paths.into_iter();
-        let mut threads = Vec::new();
-        loop {
-            let part: Vec<_> = rest.by_ref().take(share).collect();
-            if part.is_empty() {
-                break;
-            }
-            threads.push(scope.spawn(|| part.into_iter().map(look_at).collect::<Vec<_>>()));
-        }
-        let joined = threads.into_iter().map(|thread| match thread.join() {
-            Ok(looked) => looked,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        joined.flatten().collect()
-    })
-}
-
-trait BuildWith {
-    fn build_with(&mut self, rules: &Rules, root: &Path) -> ignore::Walk;
-}
-
-impl BuildWith for WalkBuilder {
-    fn build_with(&mut self, rules: &Rules, root: &Path) -> ignore::Walk {
-        // The filter must own what it uses.
-        let rules = rules.clone();
-        let root = root.to_owned();
-        self.filter_entry(move |entry| {
+    WalkBuilder::new(folder)
+        .standard_filters(false)
+        .follow_links(false)
+        .threads(cores)
+        .filter_entry(move |entry| {
             let relative = entry.path().strip_prefix(&root).unwrap_or(entry.path());
             let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
             relative.as_os_str().is_empty() || !rules.excludes(relative, is_dir)
         })
-        .build()
+        .build_parallel()
+}
+
+/// One entry of a walk; folders themselves are nothing to sync.
+fn see(root: &Path, entry: Result<DirEntry, ignore::Error>) -> Option<Seen> {
+    match entry {
+        Err(error) => {
+            let reason = SkipReason::Unreadable(io_reason(&error));
+            Some((path_of(&error).unwrap_or_default(), Err(reason)))
+        }
+        Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_dir()) => None,
+        Ok(entry) => {
+            let path = entry.into_path();
+            let looked = look(root, &path);
+            Some((path, looked))
+        }
     }
 }
 
