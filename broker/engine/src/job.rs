@@ -9,6 +9,7 @@ use runwhere_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::run::TrialSpec;
 use crate::trial::{Trial, TrialState};
 
 /// What kind of work.
@@ -127,6 +128,9 @@ pub struct Job {
     pub spec: JobSpec,
     /// Its trials, in order.
     pub trials: Vec<TrialId>,
+    /// The trials' own requests, in the same order; empty where all run `spec`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trial_specs: Vec<TrialSpec>,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// The job it resumes, if any. A lineage is the chain of these.

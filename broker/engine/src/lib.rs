@@ -17,6 +17,7 @@ pub mod lease;
 pub mod ledger;
 pub mod meter;
 pub mod policy;
+pub mod run;
 pub mod trial;
 pub mod unit;
 
@@ -29,6 +30,7 @@ pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapsh
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
+pub use run::{FrozenImage, RunLimits, RunnerRun, Terms, TrialSpec};
 pub use trial::{
     Desired, Exit, ExitCause, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState,
 };

@@ -363,7 +363,7 @@ pub fn launch_request(
         gpus: lease.gpu_count,
         gpu_model: lease.gpu_model,
         ceiling: lease.ceiling,
-        end_by: unit.job.spec.max_duration_seconds.map(|seconds| {
+        end_by: unit.job.terms(unit.trial.index).max_duration_seconds.map(|seconds| {
             let run = Duration::from_secs(seconds.saturating_add(END_SLACK_SECONDS));
             add(lease.intended_at, run.saturating_add(lease.capabilities.boot_timeout))
         }),

@@ -24,7 +24,7 @@ impl Core {
     }
 
     async fn make_call(&self, unit: &Unit, call: &Call) -> Outcome {
-        let id = &unit.job.spec.offer.provider;
+        let id = &unit.job.terms(unit.trial.index).offer.provider;
         let Some(provider) = self.parts.registry.get(id) else {
             let missing = |operation| {
                 ProviderError::new(id.clone(), operation, ErrorKind::Auth)

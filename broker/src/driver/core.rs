@@ -127,8 +127,8 @@ impl Core {
             let loaded = self.parts.store.unit(trial).await?;
             let Some((job, row, lease)) = loaded else { return Err(DriveError::NotFound) };
             let unit = Unit { job, trial: row, lease };
-            let capabilities =
-                self.parts.registry.get(&unit.job.spec.offer.provider).map(|p| p.capabilities());
+            let offer = unit.job.terms(unit.trial.index).offer;
+            let capabilities = self.parts.registry.get(&offer.provider).map(|p| p.capabilities());
             let launching = match &unit.lease {
                 None => unit.trial.state == TrialState::Queued,
                 Some(lease) => lease.state.is_terminal() && unit.trial.state == TrialState::Queued,
@@ -140,7 +140,7 @@ impl Core {
                 owner: &self.owner,
                 started_at: self.started_at,
                 recovering,
-                price: self.price_of(&unit.job.spec.offer),
+                price: self.price_of(offer),
                 capabilities,
                 budget: self.budget_of(&unit).await?,
                 fresh: launching.then(|| self.fresh_lease()),
@@ -243,7 +243,10 @@ impl Core {
         let Some(budget) = self.parts.store.budget(&unit.job.project).await? else {
             return Ok(None);
         };
-        let rate = self.parts.prices.rate(unit.job.spec.ceiling.currency, budget.currency);
+        let rate = self
+            .parts
+            .prices
+            .rate(unit.job.terms(unit.trial.index).ceiling.currency, budget.currency);
         Ok(Some(BudgetContext { budget, rate }))
     }
 

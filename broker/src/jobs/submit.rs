@@ -161,6 +161,7 @@ impl Jobs {
             kind: earlier.map_or(JobKind::Training, |job| job.kind),
             spec,
             trials: vec![trial_id.clone()],
+            trial_specs: Vec::new(),
             created_at: self.core.parts.clock.now(),
             resumed,
             active: true,
@@ -285,8 +286,13 @@ impl Jobs {
         };
         let views = self.core.parts.store.jobs(&caller.project, &query).await?;
         Ok(views.iter().fold(0u32, |sum, view| {
-            let count = view.job.spec.gpu_count.parts();
-            sum.saturating_add(count.0.div_ceil(count.1))
+            view.trials.iter().filter(|(trial, _)| !trial.state.is_terminal()).fold(
+                sum,
+                |sum, (trial, _)| {
+                    let count = view.job.terms(trial.index).gpu_count.parts();
+                    sum.saturating_add(count.0.div_ceil(count.1))
+                },
+            )
         }))
     }
 

@@ -95,6 +95,7 @@ pub(crate) fn job(project: &str, number: u32, name: &str) -> Job {
         principal: PrincipalId::new("ann").unwrap(),
         name: name.to_owned(),
         kind: JobKind::Training,
+        trial_specs: Vec::new(),
         spec: JobSpec {
             yaml: "name: llama-finetune\ntype: Training\n".to_owned(),
             description: None,

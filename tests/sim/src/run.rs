@@ -345,6 +345,7 @@ impl World {
             principal: caller.principal,
             name: format!("train-{number}"),
             kind: JobKind::Training,
+            trial_specs: Vec::new(),
             spec: JobSpec {
                 yaml: String::new(),
                 description: None,

@@ -51,7 +51,8 @@ impl Work<'_> {
             let detail = format!("the price {} cannot be metered exactly", price.price.amount);
             return self.end((TrialState::Failed, EndReason::LaunchRefused { detail }));
         }
-        let ceiling = self.job.spec.ceiling;
+        let terms = self.job.terms(self.trial.index);
+        let ceiling = terms.ceiling;
         if price.price.currency != ceiling.currency || price.price.amount > ceiling.amount {
             return self.end((TrialState::Failed, EndReason::PriceChanged));
         }
@@ -63,9 +64,9 @@ impl Work<'_> {
             project: self.trial.project.clone(),
             job: self.job.id.clone(),
             trial: self.trial.id.clone(),
-            offer: self.job.spec.offer.clone(),
-            gpu_count: self.job.spec.gpu_count,
-            gpu_model: self.job.spec.gpu_model,
+            offer: terms.offer.clone(),
+            gpu_count: terms.gpu_count,
+            gpu_model: terms.gpu_model,
             state: LeaseState::Intended,
             since: now,
             token: fresh.id.to_string(),
@@ -92,6 +93,7 @@ impl Work<'_> {
             evidence: None,
             next_at: Some(now),
         };
+        let offer = lease.offer.clone();
         let hour = price.price.amount;
         let reserved = self.with_budget(price.price.currency, |budget, rate| {
             budget.reserve(&lease.id, hour.saturating_mul(rate))
@@ -121,7 +123,7 @@ impl Work<'_> {
         self.trial.next_at = None;
         self.lease = Some(lease);
         self.enter(TrialState::Provisioning);
-        self.record("lease.intended", json!({ "offer": self.job.spec.offer }));
+        self.record("lease.intended", json!({ "offer": offer }));
         Ok(())
     }
 
@@ -203,7 +205,7 @@ impl Work<'_> {
     }
 
     fn run_deadline(&self) -> Option<Timestamp> {
-        let seconds = self.job.spec.max_duration_seconds?;
+        let seconds = self.job.terms(self.trial.index).max_duration_seconds?;
         Some(add(self.trial.started_at?, std::time::Duration::from_secs(seconds)))
     }
 

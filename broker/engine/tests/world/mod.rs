@@ -109,6 +109,7 @@ fn job() -> Job {
         principal: PrincipalId::new("me").unwrap(),
         name: "train".into(),
         kind: JobKind::Training,
+        trial_specs: Vec::new(),
         spec: JobSpec {
             yaml: String::new(),
             description: None,
