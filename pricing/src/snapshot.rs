@@ -183,6 +183,9 @@ fn read_offer(
         stock: Stock::Unstated,
         launchable: false,
         pretended: false,
+        gpu_memory_mib: None,
+        marks: runwhere_model::Marks::NONE,
+        details: None,
     };
     Ok(BundledOffer { offer: Arc::new(offer), note: source.note })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use runwhere_model::{
     Capabilities, Found, LaunchRequest, Launched, LeaseId, NodeId, NodeList, NodeState, OfferScope,
-    OfferSheet, Period, ProviderError, ProviderId, Terminated, UsageRecords,
+    OfferSheet, Period, ProviderError, ProviderId, SourceTerms, Terminated, UsageRecords,
 };
 
 /// The result of a provider call.
@@ -20,6 +20,11 @@ pub trait OfferSource: fmt::Debug + Send + Sync + 'static {
     /// Reads its offers. Rows that do not fit come back as rejected, never dropped; a partial
     /// reading says that it is not complete.
     async fn offers(&self, scope: &OfferScope) -> Result<OfferSheet>;
+
+    /// What its sheets must have and how long they hold. The refresh refuses what falls short.
+    fn terms(&self) -> SourceTerms {
+        SourceTerms::default()
+    }
 }
 
 /// A source of offers that can also launch them.

@@ -73,6 +73,9 @@ fn offer(key: &str, gpus: u32, price: &str, launchable: bool) -> Offer {
         stock: Stock::Available,
         launchable,
         pretended: false,
+        gpu_memory_mib: None,
+        marks: runwhere_model::Marks::NONE,
+        details: None,
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) fn offer(key: &str, gpu: &str, count: &str, price: &str) -> Offer {
         stock: Stock::Available,
         launchable: true,
         pretended: false,
+        gpu_memory_mib: None,
+        marks: runwhere_model::Marks::NONE,
+        details: None,
         key,
     }
 }
@@ -75,5 +78,5 @@ pub(crate) fn provider(id: &str) -> ProviderId {
 }
 
 pub(crate) fn sheet(offers: Vec<Offer>, observed_at: Timestamp) -> OfferSheet {
-    OfferSheet { offers, rejected: Vec::new(), observed_at, complete: true }
+    OfferSheet::complete(offers, Vec::new(), observed_at)
 }

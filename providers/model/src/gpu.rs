@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+mod name;
 mod table;
 
 /// The canonical name of a model, for example `a100-80g`: what a YAML's `gpuType` says.
@@ -98,6 +99,12 @@ impl GpuModel {
     /// All models, in a fixed order.
     pub fn all() -> &'static [GpuModel] {
         table::MODELS
+    }
+
+    /// Whether a stated memory of one GPU in MiB is this model's, within the 7 % by which decimal
+    /// and binary units differ. A model without a fixed memory takes any.
+    pub fn memory_fits(&self, stated_mib: u64) -> bool {
+        self.memory_gib == 0 || name::near(stated_mib, u64::from(self.memory_gib) * 1024)
     }
 
     /// The model that a spelling names exactly (canonical id, wire name or alias), never a near

@@ -16,15 +16,55 @@ pub enum BillingModel {
     OnDemand,
     /// Cheaper; the cloud may take it back.
     Spot,
+    /// Sold out of the block for a fixed time in the future (capacity blocks).
+    CapacityBlock,
+    /// A host of one's own.
+    DedicatedHost,
+    /// Azure's older batch product: cheaper, may be taken back, not spot.
+    LowPriority,
+    /// Waits in a queue for a limited time (calendar, flex start).
+    Queued,
+    /// Paid for a term.
+    Reserved,
+    /// On demand with a Windows licence in the price.
+    Windows,
+    /// Spot with a Windows licence in the price.
+    WindowsSpot,
 }
 
 impl BillingModel {
+    /// All of them, in order.
+    pub const ALL: [Self; 9] = [
+        Self::OnDemand,
+        Self::Spot,
+        Self::CapacityBlock,
+        Self::DedicatedHost,
+        Self::LowPriority,
+        Self::Queued,
+        Self::Reserved,
+        Self::Windows,
+        Self::WindowsSpot,
+    ];
+
     /// The word used in keys and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OnDemand => "on_demand",
             Self::Spot => "spot",
+            Self::CapacityBlock => "capacity_block",
+            Self::DedicatedHost => "dedicated_host",
+            Self::LowPriority => "low_priority",
+            Self::Queued => "queued",
+            Self::Reserved => "reserved",
+            Self::Windows => "windows",
+            Self::WindowsSpot => "windows_spot",
         }
+    }
+
+    /// Whether a job can be launched this way. The other forms are prices of something else: they
+    /// are listed when asked for and never recommended.
+    pub fn is_standard(self) -> bool {
+        matches!(self, Self::OnDemand | Self::Spot)
     }
 }
 
@@ -38,11 +78,7 @@ impl FromStr for BillingModel {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        match text {
-            "on_demand" => Ok(Self::OnDemand),
-            "spot" => Ok(Self::Spot),
-            _ => Err(KeyError::BillingModel),
-        }
+        Self::ALL.into_iter().find(|model| model.as_str() == text).ok_or(KeyError::BillingModel)
     }
 }
 
@@ -76,8 +112,8 @@ pub enum KeyError {
     /// The provider is not an identifier.
     #[error("the provider part of the offer key is not a valid provider id")]
     Provider,
-    /// Neither `on_demand` nor `spot`.
-    #[error("the billing model of an offer key is on_demand or spot")]
+    /// None of the billing models.
+    #[error("the billing model of an offer key is on_demand or spot (or a form such as windows)")]
     BillingModel,
     /// A percent sign without two hexadecimal digits, bytes that are not UTF-8, or an encoding of
     /// a character that needs none (two texts for one key).

@@ -40,12 +40,8 @@ impl Host {
     pub(super) fn offers(&self, now: Timestamp) -> Result<OfferSheet> {
         let scan = self.scan()?;
         let pretended = scan.live().filter(|allocation| allocation.record.pretended).count();
-        Ok(OfferSheet {
-            offers: self.machine.offers(&scan.taken_slots(), pretended, now),
-            rejected: self.machine.inventory.rejected.clone(),
-            observed_at: now,
-            complete: true,
-        })
+        let offers = self.machine.offers(&scan.taken_slots(), pretended, now);
+        Ok(OfferSheet::complete(offers, self.machine.inventory.rejected.clone(), now))
     }
 
     /// Takes up what an earlier server left: rests of ended allocations are removed, and our live

@@ -125,6 +125,9 @@ impl Machine {
             launchable: price.is_some(),
             // Trying locally, GPUs that are only configured are as little there as all others.
             pretended: kind.pretended || (self.pretend && self.inventory.stated),
+            gpu_memory_mib: None,
+            marks: runwhere_model::Marks::NONE,
+            details: None,
         }
     }
 }

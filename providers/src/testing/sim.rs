@@ -443,10 +443,13 @@ impl OfferSource for SimCloud {
                     stock,
                     launchable: offer.price.is_some(),
                     pretended: false,
+                    gpu_memory_mib: None,
+                    marks: runwhere_model::Marks::NONE,
+                    details: None,
                 }
             });
             let (offers, complete) = cut(offers.collect(), outcome);
-            let sheet = OfferSheet { offers, rejected: Vec::new(), observed_at: now, complete };
+            let sheet = OfferSheet { complete, ..OfferSheet::complete(offers, Vec::new(), now) };
             Ok((sheet, Vec::new()))
         })
         .await

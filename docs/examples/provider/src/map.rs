@@ -29,8 +29,7 @@ pub(crate) fn sheet(
     scope: &OfferScope,
     now: Timestamp,
 ) -> OfferSheet {
-    let mut sheet =
-        OfferSheet { offers: Vec::new(), rejected: Vec::new(), observed_at: now, complete: true };
+    let mut sheet = OfferSheet::complete(Vec::new(), Vec::new(), now);
     for row in rows {
         match offer(provider, row, now) {
             Ok(offer) => {
@@ -76,6 +75,9 @@ fn offer(provider: &ProviderId, row: &RawValue, now: Timestamp) -> Result<Offer,
         },
         stock: Stock::Unstated,
         pretended: false,
+        gpu_memory_mib: None,
+        marks: runwhere_providers::model::Marks::NONE,
+        details: None,
     })
 }
 

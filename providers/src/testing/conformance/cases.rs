@@ -96,7 +96,8 @@ async fn offers_are_named_dated_and_priced(subject: &dyn Subject) -> Outcome {
             format!("the stock of {text} is {:?}, against the capability", offer.stock)
         })?;
     }
-    let nowhere = OfferScope { regions: vec!["no-such-region".to_owned()] };
+    let nowhere =
+        OfferScope { regions: vec!["no-such-region".to_owned()], ..OfferScope::default() };
     let sheet = provider.offers(&nowhere).await.map_err(in_call("offers"))?;
     ensure(sheet.offers.is_empty(), || "offers of a region that does not exist".to_owned())
 }
