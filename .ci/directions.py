@@ -11,24 +11,27 @@ import sys
 
 # Own packages, each with the own packages that it may depend on (directly or not).
 MODEL = {"runwhere-model"}
-PROVIDERS = MODEL | {"runwhere-providers"}
+# Expands to nothing outside the test build.
+POINTS = {"runwhere-failpoint"}
+PROVIDERS = MODEL | POINTS | {"runwhere-providers"}
 PRICING = PROVIDERS | {"runwhere-pricing"}
 ENGINE = MODEL | {"runwhere-engine"}
-AGENT = MODEL | {"runwhere-agent"}
+AGENT = MODEL | POINTS | {"runwhere-agent"}
 BROKER = PRICING | ENGINE | AGENT | {"runwhere-broker"}
 MAY_USE = {
     "runwhere-model": set(),
-    "runwhere-providers": MODEL,
+    "runwhere-failpoint": set(),
+    "runwhere-providers": PROVIDERS,
     "runwhere-aws": PROVIDERS,
     "runwhere-pricing": PROVIDERS,
     "runwhere-engine": MODEL,
-    "runwhere-agent": MODEL,
+    "runwhere-agent": AGENT,
     "runwhere-broker": BROKER,
     "runwhere": BROKER | {"runwhere-aws"},
     # The simulator drives engine, driver and SimCloud; no cloud SDK, no HTTP server of its own.
     "runwhere-sim": BROKER,
     # The suites that cross packages see the product as a user does: through its binary.
-    "runwhere-tests": set(),
+    "runwhere-tests": POINTS,
 }
 
 # Foreign packages that must not be reached from an own one, by whatever way.

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use runwhere_failpoint::failpoint;
 use rustix::fs::FlockOperation;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -98,6 +99,7 @@ pub async fn run(options: AgentOptions) -> AgentExit {
 fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
     let node_dir = options.node_dir.clone();
     let lock = lock(&node_dir)?;
+    failpoint!("agent.start.locked");
     let bootstrap = read_bootstrap(&node_dir)?;
     // A dropped user whose work folder is in here must pass through, but sees nothing else.
     let passable = bootstrap.drop_to.is_some() && bootstrap.work_dir.is_none();
@@ -110,6 +112,7 @@ fn open(options: AgentOptions) -> Result<(Context, fs::File), AgentError> {
     let path = node_dir.join("journal.jsonl");
     let journal = Journal::open(&path, Arc::clone(&reserve))
         .map_err(|source| AgentError::file(&path, source))?;
+    failpoint!("agent.start.journal_opened");
     let link = Arc::new(Link::new(&node_dir, &bootstrap, key)?);
     let context = Context {
         folders: Folders::below(bootstrap.work_dir.as_deref().unwrap_or(&node_dir)),
@@ -161,7 +164,9 @@ impl Context {
             self.members().terminate();
             tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         }
+        failpoint!("agent.end.before_kill");
         self.kill_members().await;
+        failpoint!("agent.end.after_kill");
         if matches!(exit, AgentExit::BrokerSilent) {
             // The threads of the log path still write what was in the pipes.
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -213,7 +218,9 @@ impl Context {
 
     async fn join_and_run(&self) -> Result<(), LinkError> {
         let version = env!("CARGO_PKG_VERSION");
+        failpoint!("agent.redeem.before");
         repeat(|| self.link.redeem(&self.bootstrap.lease_token, version)).await?;
+        failpoint!("agent.redeem.after");
         let first =
             repeat(|| poll(&self.link, &self.journal, 0, AgentState::Booting, None)).await?;
         let durable = first.durable_log_seq;
@@ -225,6 +232,7 @@ impl Context {
                 boot_id: self.boot_id.clone(),
             })
             .await;
+        failpoint!("agent.booted.journaled");
         let mut tasks = JoinSet::new();
         tasks.spawn(event_loop(
             Arc::clone(&self.link),
@@ -232,7 +240,9 @@ impl Context {
             self.acked_events.clone(),
         ));
         let assignment: Assignment = repeat(|| self.link.get("assignment", "assignment")).await?;
+        failpoint!("agent.assignment.received");
         let (writer, spool) = self.open_spool(&assignment, durable).await;
+        failpoint!("agent.spool.opened");
         tasks.spawn(upload(
             Arc::clone(&spool),
             Arc::clone(&self.link),
@@ -249,6 +259,7 @@ impl Context {
         Trial { context: self, assignment: &assignment, spool }.run(writer).await;
         self.state.send_replace(AgentState::Done);
         self.wished(Desired::Release).await;
+        failpoint!("agent.release.heard");
         Ok(())
     }
 

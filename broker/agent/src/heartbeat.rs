@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use runwhere_failpoint::failpoint;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -92,8 +93,10 @@ pub(crate) async fn event_loop(link: Arc<Link>, journal: Arc<Journal>, acked: wa
             continue;
         }
         let request = EventsRequest { events };
+        failpoint!("agent.events.before_post");
         match link.post::<_, EventsReply>("events", &request, Duration::ZERO).await {
             Ok(reply) => {
+                failpoint!("agent.events.acked");
                 let before = *acked.borrow();
                 acked.send_replace(reply.acked_seq.min(journal.last_seq()));
                 if reply.acked_seq > before {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use runwhere_failpoint::failpoint;
 use tokio::sync::watch;
 
 use crate::clock;
@@ -131,12 +132,17 @@ impl Journal {
                 line.push(b'\n');
             }
             let len = inner.len;
-            let written = inner.file.write_all(&line).and_then(|()| inner.file.sync_data());
+            failpoint!("agent.journal.before_write");
+            let written = inner.file.write_all(&line).and_then(|()| {
+                failpoint!("agent.journal.written");
+                inner.file.sync_data()
+            });
             if let Err(error) = written {
                 inner.file.set_len(len)?;
                 inner.file.seek(SeekFrom::Start(len))?;
                 return Err(error);
             }
+            failpoint!("agent.journal.synced");
             inner.len += line.len() as u64;
         }
         inner.events.extend(events);

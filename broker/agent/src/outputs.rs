@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use runwhere_failpoint::failpoint;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use sha2::Digest as _;
 use tokio::sync::watch;
@@ -215,6 +216,7 @@ impl Collector<'_> {
         if stored.size >= ASK_FIRST_BYTES && self.read_back(&stored).await? {
             return Ok(Some(stored));
         }
+        failpoint!("agent.output.measured");
         for _ in 0..TRIES {
             match self.upload(candidate, &stored).await {
                 // What arrives is not what was hashed: either the file or the line has changed it.
@@ -222,7 +224,9 @@ impl Collector<'_> {
                     if matches!(status.as_u16(), 400 | 409 | 422) => {}
                 result => result?,
             }
+            failpoint!("agent.output.uploaded");
             if self.read_back(&stored).await? {
+                failpoint!("agent.output.read_back");
                 return Ok(Some(stored));
             }
         }

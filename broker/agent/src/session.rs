@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use runwhere_failpoint::failpoint;
+
 use crate::AgentError;
 use crate::files::write_durable;
 use crate::protocol::{BOOTSTRAP_FILE, Bootstrap, Digest, PROTOCOL_VERSION};
@@ -32,7 +34,9 @@ impl SessionKey {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key)
                     .map_err(|error| failed(io::Error::other(error.to_string())))?;
+                failpoint!("agent.key.before_store");
                 write_durable(&path, hex::encode(key).as_bytes()).map_err(failed)?;
+                failpoint!("agent.key.stored");
                 Ok(Self(key))
             }
             Err(error) => Err(failed(error)),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runwhere_failpoint::failpoint;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -56,6 +57,7 @@ impl Trial<'_> {
             self.seal(writer).await;
         }
         if ran && !earlier.collected {
+            failpoint!("agent.collect.before");
             self.event(EventKind::Collecting).await;
             let originals = originals.unwrap_or_else(|| workfolder::originals(self.assignment));
             let collector = Collector {
@@ -68,9 +70,12 @@ impl Trial<'_> {
                 earlier: &earlier.outputs,
             };
             collector.run().await;
+            failpoint!("agent.collect.after");
         }
         self.spool.durable(self.spool.last_seq()).await;
+        failpoint!("agent.done.before");
         self.event(EventKind::Done).await;
+        failpoint!("agent.done.journaled");
     }
 
     async fn event(&self, kind: EventKind) {
@@ -78,7 +83,9 @@ impl Trial<'_> {
     }
 
     async fn seal(&self, writer: Writer) {
+        failpoint!("agent.seal.before");
         if let Some(sealed) = writer.seal().await {
+            failpoint!("agent.seal.after");
             self.event(EventKind::LogSealed {
                 frames: sealed.frames,
                 bytes: sealed.bytes,
@@ -133,13 +140,17 @@ impl Trial<'_> {
         }
         let wanted = &self.assignment.gpus;
         let gpus = gpu::check(wanted, bootstrap).await.map_err(|reason| ("gpu", reason))?;
+        failpoint!("agent.prepare.gpus_checked");
         let pretended = wanted.pretend && wanted.count > 0;
         self.event(EventKind::GpusReady { gpus, pretended }).await;
         state.send_replace(AgentState::Preparing);
         self.event(EventKind::Preparing).await;
-        prepare(link, self.assignment, folders, bootstrap.drop_to)
+        failpoint!("agent.prepare.before");
+        let prepared = prepare(link, self.assignment, folders, bootstrap.drop_to)
             .await
-            .map_err(|unprepared| (unprepared.stage, unprepared.reason))
+            .map_err(|unprepared| (unprepared.stage, unprepared.reason));
+        failpoint!("agent.prepare.after");
+        prepared
     }
 
     async fn execute(&self, writer: &Writer, originals: Originals) -> Option<Originals> {
@@ -148,6 +159,7 @@ impl Trial<'_> {
         let started = match self.spec() {
             Ok(spec) => {
                 let log = writer.input();
+                failpoint!("agent.spawn.before");
                 Program::start(&options.shim, node_dir, &bootstrap.lease_id, &spec, &log)
                     .await
                     .map_err(|error| format!("cannot start a process: {error}"))
@@ -161,16 +173,21 @@ impl Trial<'_> {
                 return None;
             }
         };
+        failpoint!("agent.spawn.after");
         session.send_replace(program.pid);
         let (exit, reason) = self.watch(&program, gate, state).await;
         let (reason, detail) = match spawn_failure(node_dir) {
             Some(detail) => (Some(ExitReason::SpawnFailed), Some(detail)),
             None => (reason, None),
         };
+        failpoint!("agent.program.exited");
         self.exited(exit, reason, detail).await;
+        failpoint!("agent.exited.journaled");
         // Whatever it left behind may still hold its pipes; the log does not wait for that.
         self.context.kill_members().await;
+        failpoint!("agent.program.swept");
         program.finish().await;
+        failpoint!("agent.program.drained");
         Some(originals)
     }
 
@@ -182,19 +199,23 @@ impl Trial<'_> {
     ) -> (Exit, Option<ExitReason>) {
         // Written down before the gate opens: from here on user code is never started again.
         self.event(EventKind::Started { pid: program.pid }).await;
+        failpoint!("agent.started.journaled");
         state.send_replace(AgentState::Running);
         // The broker says that the program runs before the program's first line arrives; an absent broker delays nobody.
         let started = self.context.journal.last_seq();
         let mut acked = self.context.acked_events.subscribe();
         let _ = tokio::time::timeout(START_TOLD, acked.wait_for(|acked| *acked >= started)).await;
+        failpoint!("agent.started.told");
         if let Err(error) = gate.open().await {
             tracing::warn!(%error, "the shim ended early");
         }
+        failpoint!("agent.gate.opened");
         tokio::select! {
             biased;
             exit = program.exited() => (exit, None),
             () = self.context.wished(Desired::Stop) => {
                 state.send_replace(AgentState::Stopping);
+                failpoint!("agent.stop.heard");
                 (self.stop(program).await, Some(self.stop_reason()))
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_engine::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
+use runwhere_failpoint::failpoint;
 use runwhere_model::{KeyId, PrincipalId, ProjectId, Secret, WorkspaceId};
 use runwhere_providers::Clock;
 use sha2::{Digest as _, Sha256};
@@ -109,6 +110,7 @@ impl Accounts {
         let owner = Owner { workspace, project, principal };
         let (key, token) = self.make(new, &owner, now)?;
         keep(&token)?;
+        failpoint!("start.token.kept");
         let Owner { workspace, project, principal } = owner;
         let rows = vec![
             Row::Workspace(Workspace {

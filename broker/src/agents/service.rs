@@ -9,6 +9,7 @@ use runwhere_agent::protocol::{
     PollRequest, RedeemReply, RedeemRequest,
 };
 use runwhere_engine::{AgentOrder, Lease, StepError, Unit};
+use runwhere_failpoint::failpoint;
 use runwhere_model::{LeaseId, TrialId};
 
 use super::assignment::{Parts, assignment};
@@ -83,8 +84,12 @@ impl AgentService for Agents {
             lease.agent.session_key_sha256 = Some(key.clone());
             lease.agent.seen_at = Some(self.core.parts.clock.now());
             let transition = Transition { rows: vec![Row::Lease(lease)], events: Vec::new() };
+            failpoint!("node.redeem.before_commit");
             match self.core.parts.store.commit(transition).await {
-                Ok(()) => return Ok(reply),
+                Ok(()) => {
+                    failpoint!("node.redeem.committed");
+                    return Ok(reply);
+                }
                 Err(StoreError::Stale { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -132,7 +137,10 @@ impl AgentService for Agents {
                 unit.agent(&lease, seq, &kind, context)
             });
             match step.await {
-                Ok(stepped) => acked_seq = stepped.unit.trial.agent_seq,
+                Ok(stepped) => {
+                    acked_seq = stepped.unit.trial.agent_seq;
+                    failpoint!("node.event.stored");
+                }
                 Err(DriveError::Step(StepError::Gap { wanted, .. })) => {
                     // The reply tells the agent from where to send.
                     acked_seq = wanted - 1;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use runwhere_agent::protocol::Digest;
+use runwhere_failpoint::failpoint;
 use sha2::Digest as _;
 
 use super::BlobError;
@@ -128,12 +129,16 @@ impl State {
             return Err(BlobError::Mismatch);
         }
         let file = sink.file.take().ok_or(BlobError::Mismatch)?;
+        failpoint!("blob.before_sync");
         file.sync_all()?;
         drop(file);
         let folder = self.place.parent().ok_or(BlobError::Missing)?;
         disk::make_folder(folder)?;
+        failpoint!("blob.before_rename");
         fs::rename(&sink.path, &self.place)?;
+        failpoint!("blob.renamed");
         disk::sync_folder(folder)?;
+        failpoint!("blob.durable");
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use runwhere_model::{Bootstrap, Effect, ErrorKind, ProviderError};
 use runwhere_providers::Provider;
 
 use super::core::Core;
+use super::points;
 
 impl Core {
     /// Makes a call in a task of its own. The step that asked for it is durable by now.
@@ -15,7 +16,9 @@ impl Core {
         let Some(made) = unit.call_ref(self.parts.clock.now()) else { return };
         let core = Arc::clone(self);
         tokio::spawn(async move {
+            points::calling(&call);
             let outcome = core.make_call(&unit, &call).await;
+            points::called(&call);
             core.step_until_durable(&unit.trial.id, |unit, context| {
                 unit.apply(&made, &outcome, context)
             })

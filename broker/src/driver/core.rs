@@ -10,10 +10,12 @@ use runwhere_engine::{
     BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy, PriceSnapshot, Step,
     StepError, Subject, Trial, TrialState, Unit,
 };
+use runwhere_failpoint::failpoint;
 use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
 use runwhere_providers::{Clock, Registry};
 use sha2::Digest;
 
+use super::points;
 use super::signals::{AgentPresence, Signals};
 use super::transition::transition;
 use crate::ports::{Ids, PlatformLog, Prices};
@@ -155,6 +157,7 @@ impl Core {
             let transition = transition(&unit, &step, now);
             let changed = !transition.rows.is_empty() || !transition.events.is_empty();
             if changed {
+                failpoint!("driver.step.decided");
                 match self.parts.store.commit(transition).await {
                     Ok(()) => {}
                     // Somebody else was quicker: again, but never for ever under the lock.
@@ -165,11 +168,13 @@ impl Core {
                     Err(error) => return Err(error.into()),
                 }
             }
+            points::entered(&unit, &step.unit, changed);
             // The call first: it is waited for, and telling can take its time.
             if let Some(call) = step.call {
                 self.spawn_call(step.unit.clone(), call);
             }
             self.tell(&step.unit, changed).await;
+            failpoint!("driver.step.told");
             return Ok(Stepped { unit: step.unit, changed });
         }
     }

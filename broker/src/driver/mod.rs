@@ -3,6 +3,7 @@
 
 mod calls;
 mod core;
+mod points;
 mod run;
 mod signals;
 mod transition;

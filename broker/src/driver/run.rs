@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runwhere_failpoint::failpoint;
 use runwhere_model::TrialId;
 
 use super::core::{Core, DriveError, provider_missing};
@@ -75,6 +76,7 @@ impl Core {
                     "A lease of a provider that is not connected any more is held; connect it again to release the node"
                 );
             }
+            failpoint!("start.lease_found");
             match self.step(&lease.trial, true, |unit, context| unit.wake(context)).await {
                 Ok(_) | Err(DriveError::NotFound) => {}
                 Err(DriveError::Store(error)) => return Err(error),

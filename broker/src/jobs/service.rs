@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runwhere_engine::{JobState, Project, TrialState};
+use runwhere_failpoint::failpoint;
 use runwhere_model::JobId;
 use tokio::sync::watch;
 
@@ -81,6 +82,7 @@ impl Jobs {
                 }
             }
         }
+        failpoint!("stop.asked");
         self.core.signals.ring();
         Ok(())
     }
@@ -126,6 +128,7 @@ impl Jobs {
             let transition = Transition { rows: vec![Row::Job(view.job)], events: vec![event] };
             match self.core.parts.store.commit(transition).await {
                 Ok(()) => {
+                    failpoint!("delete.hidden");
                     self.core.signals.changed(id.as_str());
                     return Ok(true);
                 }

@@ -1,6 +1,7 @@
 //! Accepting a job.
 
 use runwhere_engine::{Job, JobKind, JobSpec, Resumed, Trial, TrialState};
+use runwhere_failpoint::failpoint;
 use runwhere_model::{HourlyPrice, JobId, SyncId, TrialId};
 
 use super::offer::{Chosen, Terms, choose};
@@ -175,8 +176,9 @@ impl Jobs {
             rows: vec![Row::Job(job.clone()), Row::Trial(trial)],
             events: vec![created],
         };
+        failpoint!("submit.before_commit");
         match self.core.parts.store.commit(transition).await {
-            Ok(()) => {}
+            Ok(()) => failpoint!("state.trial.queued"),
             Err(StoreError::KeyUsed { .. }) => {
                 // Two at once with one key: the other one won.
                 let repeated = self.repeated(caller, &key).await?;

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use runwhere_failpoint::failpoint;
 use runwhere_model::{DeploymentId, Secret};
 
 use crate::ports::Ids;
@@ -83,6 +84,7 @@ impl DataDir {
         let deployment = keep(&deployment_path, || format!("rw-{}", ids.hex(6)))?;
         let deployment =
             DeploymentId::new(deployment).map_err(|_| DataDirError::Damaged(deployment_path))?;
+        failpoint!("start.folder_named");
         let key_path = root.join("server.key");
         let key = keep(&key_path, || ids.hex(32))?;
         if key.len() != 64 || !key.bytes().all(|b| b.is_ascii_hexdigit()) {

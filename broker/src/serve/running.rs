@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use runwhere_engine::Policy;
+use runwhere_failpoint::failpoint;
 use runwhere_model::{KeyId, Secret};
 use runwhere_pricing::{FxTable, PriceOptions, PriceService};
 use runwhere_providers::local::{Local, LocalConfig};
@@ -158,6 +159,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn Ids> = Arc::new(SystemIds);
     let data = DataDir::open(&options.data_dir, ids.as_ref())?;
+    failpoint!("start.folder_opened");
     let config_path = data.config();
     let config = ServerConfig::read(&config_path)?;
     let listen = Listen { address: options.listen, tls: options.tls.clone() };
@@ -171,6 +173,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
 
     let policy = Policy::default();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&data.database())?);
+    failpoint!("start.store_opened");
     let blobs = Blobs::open(data.blobs())?;
     let logs = Logs::open(data.logs(), policy.log_bytes, Arc::clone(&clock))?;
     let accounts = Accounts::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
@@ -178,6 +181,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let first_token = accounts
         .first_start(|token| write_whole(&token_path, &format!("{}\n", token.expose())))
         .await?;
+    failpoint!("start.token.committed");
     apply_projects(&accounts, store.as_ref(), &config, &config_path).await?;
 
     let mut registry = Registry::new();
@@ -209,6 +213,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }
+    failpoint!("start.provider_opened");
     let price_options = PriceOptions { fx: FxTable::new(&config.fx)?, ..PriceOptions::default() };
     let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
     refresh(&prices, &registry).await;
@@ -227,7 +232,9 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ca_pem: ca_pem(&options.tls)?,
         token_key: data.key().clone(),
     });
+    failpoint!("start.before_recover");
     core.recover().await?;
+    failpoint!("start.recovered");
     let (closing, closed) = watch::channel(false);
     let room: Arc<dyn Room> = Arc::new(DiskRoom::of(data.root()));
     let jobs = Jobs::new(Arc::clone(&core), public_url.is_some() || exposed);
@@ -250,6 +257,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let background =
         vec![tokio::spawn(core.run()), tokio::spawn(keep_fresh(prices, registry, clock))];
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
+    failpoint!("start.serving");
     let address_path = data.address();
     write_whole(&address_path, &format!("{url}\n"))
         .map_err(|source| ServeError::Io { path: address_path, source })?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use runwhere_agent::protocol::Digest;
 use runwhere_engine::SyncManifest;
+use runwhere_failpoint::failpoint;
 use runwhere_model::{ProjectId, SyncId};
 use runwhere_providers::Clock;
 
@@ -130,7 +131,9 @@ impl Syncs {
             yaml,
         };
         let rows = vec![Row::Sync(sync.clone())];
+        failpoint!("sync.before_commit");
         self.store.commit(Transition { rows, events: Vec::new() }).await?;
+        failpoint!("sync.committed");
         Ok(sync)
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runwhere_failpoint::failpoint;
 use runwhere_model::{
     DeploymentId, ErrorKind, Found, HourlyPrice, LaunchRequest, Launched, LeaseId, Metering,
     NodeId, NodeList, NodePhase, NodeState, OfferSheet, Period, SeenNode, UsageRecords,
@@ -112,11 +113,14 @@ impl Host {
         {
             return Err(self.undone(&grant.node, error.into()));
         }
+        failpoint!("local.launch.made");
         match self.agent.start(&folder, grant.node.as_str()) {
             Ok(process) => note(&folder, process),
             Err(error) => return Err(self.not_started(&grant.node, error)),
         }
+        failpoint!("local.launch.agent_noted");
         self.store.keep_record(&grant.node);
+        failpoint!("local.launch.recorded");
         Ok(Launched {
             node: grant.node,
             surplus: Vec::new(),
@@ -227,7 +231,9 @@ impl Host {
             {
                 work::make(work_dir, uid)?;
             }
+            failpoint!("local.finish_launch.before");
             note(&folder, self.agent.start(&folder, node.as_str())?);
+            failpoint!("local.finish_launch.after");
         }
         Ok(())
     }

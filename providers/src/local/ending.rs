@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use runwhere_failpoint::failpoint;
 use runwhere_model::NodeId;
 
 use super::allocate::{Host, Known};
@@ -34,6 +35,7 @@ impl Ending {
     pub(super) fn ask_agent(&self) -> bool {
         let Some(agent) = self.agent else { return false };
         agent.ask();
+        failpoint!("local.end.agent_asked");
         true
     }
 
@@ -64,6 +66,7 @@ impl Host {
         if let Err(error) = folder::note_ending(&self.store.folder(node)) {
             tracing::warn!(%node, %error, "cannot note that a node is ending");
         }
+        failpoint!("local.end.noted");
         let belongings = allocation.belongings();
         let agent = match &allocation.agent {
             Some(agent) => agent.alive().then(|| agent.member()),
@@ -84,6 +87,7 @@ impl Host {
         if ending.kill_all()? > 0 {
             return Ok(None);
         }
+        failpoint!("local.end.nothing_left");
         match self.store.read(&ending.node)? {
             Some(allocation) => Ok(Some(self.store.end(&allocation, clock.now())?)),
             // Ended and archived by somebody else meanwhile.

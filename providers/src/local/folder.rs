@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use runwhere_failpoint::failpoint;
 use runwhere_model::{
     DeploymentId, GpuCount, GpuModelId, HourlyPrice, LaunchRequest, LeaseId, NodeId, OfferKey,
     ProjectId, TrialId,
@@ -220,6 +221,7 @@ pub(super) fn read(folder: &Path) -> io::Result<Option<Allocation>> {
 /// Fills a new folder with everything but the agent: record, running meter, bootstrap.
 pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder)?;
+    failpoint!("local.fill.folder_made");
     let bootstrap = BootstrapFile {
         protocol: PROTOCOL_VERSION,
         lease_id: request.lease.as_str(),
@@ -235,8 +237,12 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
         gpus_stated: grant.stated,
     };
     write_json(folder, BOOTSTRAP_FILE, &bootstrap)?;
+    failpoint!("local.fill.bootstrap_written");
     write_json(folder, RECORD_FILE, &Record::new(request, grant))?;
-    meter::append(folder, Reading::Start, grant.at)
+    failpoint!("local.fill.record_written");
+    meter::append(folder, Reading::Start, grant.at)?;
+    failpoint!("local.fill.meter_started");
+    Ok(())
 }
 
 /// Whether an agent could be started here.

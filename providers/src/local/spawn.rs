@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use runwhere_failpoint::failpoint;
+
 use super::folder::AGENT_LOG;
 use super::process::{AgentProcess, NODE_MARK};
 
@@ -46,6 +48,11 @@ impl AgentProgram {
             .arg(folder)
             .env_clear()
             .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .envs(
+                runwhere_failpoint::PASSED_ON
+                    .iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            )
             .env(NODE_MARK, node)
             .current_dir(folder)
             // Its own group: a Ctrl-C or a closed terminal ends us, not it.
@@ -53,7 +60,9 @@ impl AgentProgram {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        failpoint!("local.spawn.before");
         let mut child = command.spawn()?;
+        failpoint!("local.spawn.after");
         let process = AgentProcess::of(child.id());
         // Collected as soon as it ends; after us, init does that.
         let collector = std::thread::Builder::new()

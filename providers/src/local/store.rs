@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runwhere_failpoint::failpoint;
 use runwhere_model::{LaunchRequest, LeaseId, NodeId};
 
 use super::archive::{self, Remains};
@@ -214,6 +215,7 @@ impl Store {
         let target = self.folder(&grant.node);
         folder::fill(&scratch, request, grant)?;
         fs::rename(&scratch, &target)?;
+        failpoint!("local.create.renamed");
         self.sync()?;
         Ok(target)
     }
@@ -226,6 +228,7 @@ impl Store {
             let path = self.record(node);
             if folder::read_record(&path)?.is_none() {
                 fs::copy(folder::record_of(&self.folder(node)), &path)?;
+                failpoint!("local.record.copied");
                 File::open(&path)?.sync_all()?;
                 File::open(self.records())?.sync_all()?;
             }
@@ -271,14 +274,18 @@ impl Store {
             None => {
                 // A clock that was set back must not make a span negative.
                 let at = allocation.meter.started_at.map_or(now, |start| now.max(start));
+                failpoint!("local.end.before_meter");
                 meter::append(&folder, Reading::Stop, at)?;
+                failpoint!("local.end.meter_stopped");
                 at
             }
         };
         if let Err(error) = folder::strip(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "cannot remove an ended allocation's files");
         }
+        failpoint!("local.end.stripped");
         self.remove_work(&allocation.record);
+        failpoint!("local.end.work_removed");
         Ok(stopped_at)
     }
 

@@ -17,6 +17,7 @@ use futures_util::stream;
 use runwhere_agent::protocol::{
     Digest, EPOCH_HEADER, LogsReply, MAX_BATCH_COMPRESSED_BYTES, StoredOutput, decode_batch,
 };
+use runwhere_failpoint::failpoint;
 use runwhere_model::LeaseId;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
@@ -137,7 +138,10 @@ async fn logs(State(api): State<Arc<Api>>, agent: Agent, body: Body) -> Result<R
         .map_err(|error| AgentRefusal::Invalid(error.to_string()))?;
     let AgentCaller { trial, lease, .. } = &agent.0;
     match api.parts.logs.append(trial, lease, frames).await {
-        Ok(durable_seq) => Ok(Json(LogsReply { durable_seq }).into_response()),
+        Ok(durable_seq) => {
+            failpoint!("node.log.before_answer");
+            Ok(Json(LogsReply { durable_seq }).into_response())
+        }
         Err(LogError::Gap { durable_seq }) => {
             Ok((StatusCode::CONFLICT, Json(LogsReply { durable_seq })).into_response())
         }
@@ -195,6 +199,7 @@ async fn put_output(
         writer.write(chunk).await?;
     }
     writer.finish().await?;
+    failpoint!("node.output.stored");
     Ok(Json(StoredOutput { size, sha256 }).into_response())
 }
 

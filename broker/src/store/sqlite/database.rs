@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use runwhere_failpoint::failpoint;
 use rusqlite::Connection;
 
 use super::fault::Fault;
@@ -90,7 +91,9 @@ impl Database {
             }
             run("RELEASE transition").map_err(before)?;
         }
+        failpoint!("store.commit.before");
         run("COMMIT").map_err(|fault| (fault, true))?;
+        failpoint!("store.commit.after");
         Ok(results)
     }
 

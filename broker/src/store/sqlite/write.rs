@@ -5,6 +5,7 @@ use runwhere_engine::{
     ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
     Trial, UsageSegment, Workspace,
 };
+use runwhere_failpoint::failpoint;
 use runwhere_model::{JobId, TrialId};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use serde::Serialize;
@@ -24,10 +25,10 @@ pub(super) fn transition(c: &Connection, transition: &Transition) -> Result<(), 
             Row::ApiKey(row) => api_key(c, row),
             Row::Job(row) => job(c, row),
             Row::Trial(row) => trial(c, row),
-            Row::Lease(row) => lease(c, row),
+            Row::Lease(row) => lease(c, row).inspect(|()| failpoint!("store.lease.written")),
             Row::Sync(row) => sync(c, row),
-            Row::Segment(row) => segment(c, row),
-            Row::Entry(row) => entry(c, row),
+            Row::Segment(row) => segment(c, row).inspect(|()| failpoint!("store.segment.written")),
+            Row::Entry(row) => entry(c, row).inspect(|()| failpoint!("store.entry.written")),
             Row::Output(trial, row) => output(c, trial, row),
             Row::Budget(row) => budget(c, row),
         }?;
