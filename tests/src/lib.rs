@@ -5,6 +5,7 @@
 //! polling with a deadline. What a test started it ends by process id, also when it fails.
 
 mod api;
+mod bill;
 mod client;
 mod command;
 mod meter;
@@ -12,16 +13,19 @@ mod phase;
 mod processes;
 mod project;
 mod server;
+mod survivor;
 mod text;
 mod wait;
 
 pub use api::{Api, Reply};
+pub use bill::billed_microseconds;
 pub use client::{OurClient, PublishedClient};
 pub use command::{Finished, Runner, Running};
 pub use meter::{LocalMeter, meters};
 pub use phase::Phase;
 pub use processes::Processes;
 pub use project::{Control, Project, STEADY_PROGRAM};
-pub use server::{Server, ServerOptions, runwhere_bin};
+pub use server::{Server, ServerOptions, failpoint_bin, runwhere_bin};
+pub use survivor::Survivor;
 pub use text::{Template, plain_terminal, table_cells, without_pretence};
 pub use wait::{eventually, eventually_within};

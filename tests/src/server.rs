@@ -5,6 +5,7 @@ use crate::command::{Finished, Runner, Running};
 use crate::processes::Processes;
 use crate::wait::eventually_within;
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,14 @@ use tempfile::TempDir;
 /// When `RUNWHERE_BIN` does not name it; `tests/run` sets it.
 pub fn runwhere_bin() -> PathBuf {
     path_from("RUNWHERE_BIN")
+}
+
+/// The same program with points to die at, which only the test build has.
+///
+/// # Panics
+/// When `RUNWHERE_FAILPOINT_BIN` does not name it; `tests/run` sets it.
+pub fn failpoint_bin() -> PathBuf {
+    path_from("RUNWHERE_FAILPOINT_BIN")
 }
 
 pub(crate) fn path_from(variable: &str) -> PathBuf {
@@ -37,11 +46,25 @@ pub struct ServerOptions {
     pub arguments: Vec<String>,
     /// The text of `config.toml` in the data folder.
     pub config: Option<String>,
+    /// Another program than [`runwhere_bin`].
+    pub program: Option<PathBuf>,
+    /// Further variables of its environment.
+    pub env: Vec<(String, OsString)>,
+    /// It may die at its start, and is then started again.
+    pub may_die: bool,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        ServerOptions { try_locally: true, data_dir: None, arguments: Vec::new(), config: None }
+        ServerOptions {
+            try_locally: true,
+            data_dir: None,
+            arguments: Vec::new(),
+            config: None,
+            program: None,
+            env: Vec::new(),
+            may_die: false,
+        }
     }
 }
 
@@ -83,7 +106,13 @@ impl Server {
     }
 
     fn runner(&self) -> Runner {
-        Runner::new(&runwhere_bin(), &self.folder.path().join("home"), self.folder.path())
+        let program = self.options.program.clone().unwrap_or_else(runwhere_bin);
+        let mut runner =
+            Runner::new(&program, &self.folder.path().join("home"), self.folder.path());
+        for (name, value) in &self.options.env {
+            runner.set(name, value);
+        }
+        runner
     }
 
     fn launch(&mut self) {
@@ -97,7 +126,11 @@ impl Server {
         let mut process = self.runner().start(&arguments);
         let probe = Api::new(&self.url(), "");
         eventually_within(Duration::from_secs(60), "the server is ready", || {
-            assert!(!process.ended(), "serve ended: {}\n{}", process.stdout(), process.stderr());
+            if process.ended() {
+                let said = format!("{}\n{}", process.stdout(), process.stderr());
+                assert!(self.options.may_die, "serve ended: {said}");
+                process = self.runner().start(&arguments);
+            }
             probe.try_get("/readyz").filter(|reply| reply.status == 200)
         });
         self.process = Some(process);
@@ -159,6 +192,15 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         self.launch();
+    }
+
+    /// Starts the server again if it has died; true where it had.
+    pub fn keep_up(&mut self) -> bool {
+        let dead = self.process.as_mut().is_none_or(Running::ended);
+        if dead {
+            self.restart();
+        }
+        dead
     }
 
     /// Asks the server to end, as a service manager does, and waits for it.

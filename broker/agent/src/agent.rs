@@ -259,7 +259,6 @@ impl Context {
         Trial { context: self, assignment: &assignment, spool }.run(writer).await;
         self.state.send_replace(AgentState::Done);
         self.wished(Desired::Release).await;
-        failpoint!("agent.release.heard");
         Ok(())
     }
 

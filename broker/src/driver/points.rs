@@ -26,7 +26,8 @@ pub(super) fn entered(before: &Unit, after: &Unit, changed: bool) {
     let of = |unit: &Unit| unit.lease.as_ref().map(|lease| (lease.id.clone(), lease.state));
     if let Some((_, state)) = of(after).filter(|lease| of(before).as_ref() != Some(lease)) {
         match state {
-            LeaseState::Intended => failpoint!("state.lease.intended"),
+            // A lease is intended and launching with one commit: nothing lies between.
+            LeaseState::Intended => {}
             LeaseState::Launching => failpoint!("state.lease.launching"),
             LeaseState::Unknown => failpoint!("state.lease.unknown"),
             LeaseState::Booting => failpoint!("state.lease.booting"),
