@@ -168,6 +168,7 @@ pub(crate) fn lease(trial: &Trial, id: &str) -> Lease {
             states_times: true,
             states_usage: true,
             stop: StopEffect::KeepsBilling,
+            minimum_reservation: None,
             deadman: Deadman::None,
             bootstrapping: Bootstrapping::Direct,
             needs_public_url: false,

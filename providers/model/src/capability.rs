@@ -77,6 +77,9 @@ pub struct Capabilities {
     pub states_usage: bool,
     /// What a stop does.
     pub stop: StopEffect,
+    /// For how long after its launch the end of a node is refused; `None` = it can always be ended.
+    #[serde(default)]
+    pub minimum_reservation: Option<Duration>,
     /// What ends the bill without us.
     pub deadman: Deadman,
     /// How the agent arrives.

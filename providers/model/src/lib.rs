@@ -43,7 +43,7 @@ pub use launch::{Bootstrap, LaunchRequest, Launched, Secret};
 pub use mark::{Mark, Marks};
 pub use metering::{MeterStart, Metering, MinimumScope, Rounding};
 pub use money::{Currency, CurrencyError, Money, MoneyError};
-pub use node::{Found, NodeList, NodePhase, NodeState, SeenNode, Terminated};
+pub use node::{EndCause, Found, NodeList, NodePhase, NodeState, SeenNode, Terminated};
 pub use number::RawNumber;
 pub use offer::{Gap, Offer, OfferScope, OfferSheet, RejectedRow, SourceTerms, Stock};
 pub use price::{HourlyPrice, Price, PriceKind, PriceState};

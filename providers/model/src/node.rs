@@ -22,6 +22,24 @@ pub enum NodePhase {
     Gone,
 }
 
+/// Why a node stopped or ended, as far as the provider tells.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    /// Somebody asked for it.
+    Requested,
+    /// The accepted launch could not be served: it never ran and is not billed.
+    Capacity,
+    /// A spot node was taken back.
+    Reclaimed,
+    /// The account is out of money.
+    Balance,
+    /// Its end time had come.
+    TimeLimit,
+    /// The host broke down.
+    HostFailed,
+}
+
 /// One read of one node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct NodeState {
@@ -35,6 +53,9 @@ pub struct NodeState {
     pub stopped_at: Option<Timestamp>,
     /// Why it is where it is, in the provider's words (no secrets).
     pub reason: Option<String>,
+    /// The same as a code, where the provider's words can be told apart.
+    #[serde(default)]
+    pub cause: Option<EndCause>,
     /// What the provider says it charges, where it says so.
     pub billed_price: Option<HourlyPrice>,
 }

@@ -408,6 +408,7 @@ fn state(allocation: &Allocation) -> io::Result<NodeState> {
         started_at: allocation.meter.started_at,
         stopped_at: allocation.meter.stopped_at,
         reason: reason.map(str::to_owned),
+        cause: None,
         billed_price: Some(allocation.record.price),
     })
 }

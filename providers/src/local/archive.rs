@@ -45,6 +45,7 @@ impl Remains {
             started_at: self.started_at,
             stopped_at: Some(self.stopped_at),
             reason: None,
+            cause: None,
             billed_price: Some(self.price),
         }
     }

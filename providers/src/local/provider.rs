@@ -154,6 +154,7 @@ fn capabilities() -> Capabilities {
         states_usage: true,
         // An allocation without its agent still holds its GPUs.
         stop: StopEffect::KeepsBilling,
+        minimum_reservation: None,
         // The agent ends the work when its broker stays silent, but the allocation stays.
         deadman: Deadman::None,
         bootstrapping: Bootstrapping::Direct,

@@ -29,6 +29,16 @@ pub trait Subject: Send + Sync {
     /// Lets time pass.
     async fn pass(&self, span: Duration);
 
+    /// Whether time passes at once, so that cases of hours can be played.
+    fn time_is_free(&self) -> bool {
+        false
+    }
+
+    /// How far the provider's clock may be off ours.
+    fn clock_error(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Launches a node in the same account for another installation; `false` where the test cannot.
     async fn launch_foreign(&self, number: u32) -> bool;
 }
@@ -77,6 +87,9 @@ pub async fn check(subject: &dyn Subject) -> Report {
     for case in cases::ALL {
         let verdict = match (case.applies)(subject.provider().capabilities()) {
             Err(why) => Verdict::Skipped(why),
+            Ok(()) if case.takes_hours && !subject.time_is_free() => {
+                Verdict::Skipped("it takes hours")
+            }
             Ok(()) => match (case.run)(subject).await {
                 Ok(()) => Verdict::Passed,
                 Err(why) => Verdict::Failed(why),

@@ -3,6 +3,8 @@
 
 mod clock;
 pub mod conformance;
+mod controls;
+mod life;
 mod profile;
 mod script;
 mod sim;
@@ -12,7 +14,7 @@ mod truth;
 mod world;
 
 pub use clock::ManualClock;
-pub use profile::{BootDelays, SimOffer, SimProfile};
+pub use profile::{BootDelays, Paging, SimOffer, SimProfile};
 pub use script::{Outcome, Verb};
 pub use sim::SimCloud;
 pub use truth::{Truth, TruthNode};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use runwhere_model::ErrorKind;
+use jiff::Timestamp;
+use runwhere_model::{BlockScope, ErrorKind};
 
 /// A call of the provider contract.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -52,12 +53,14 @@ pub enum Outcome {
     Ok,
     /// Done, but the answer is lost: a transient error with a possible effect.
     DoneReplyLost,
-    /// Not done, and the answer is lost: the same error.
+    /// Not done, and the answer is lost or a 5xx: the same error.
     NotDoneReplyLost,
     /// Done, and answered with an error that brings the node's id with it.
     FailedButDone(ErrorKind),
     /// Definitely refused.
     FailedNotDone(ErrorKind),
+    /// Definitely refused, for everything in the scope, possibly with a time to come again.
+    Refused(ErrorKind, BlockScope, Option<Duration>),
     /// Answered later; meanwhile nothing has happened.
     Delay(Duration, Box<Outcome>),
     /// Too many calls.
@@ -68,17 +71,34 @@ pub enum Outcome {
     CapacityLater,
     /// A launch makes so many nodes more than asked for.
     Surplus(u32),
+    /// A launch is accepted and makes none; the answer cannot be understood.
+    NoneMade,
     /// A termination is acknowledged and the node lives on.
     AckButLives,
+    /// A termination is acknowledged, the node seems to end for so long, and runs on.
+    Resurrects(Duration),
     /// A listing breaks off: what it shows is true, but not all.
     Incomplete,
+    /// A listing shows rows twice, as when rows move to the next page during a walk.
+    Duplicates,
+    /// A listing misses a row and does not know it, as when rows move to an earlier page.
+    Gap,
 }
 
-/// Outcomes in the order of the calls; when they run out, calls work.
+/// Outcomes in the order of the calls; when they run out, calls work. Standing ones come first.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     queues: BTreeMap<Verb, VecDeque<Outcome>>,
+    standing: Vec<Standing>,
     calls: BTreeMap<Verb, u64>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    verb: Option<Verb>,
+    from: Timestamp,
+    until: Timestamp,
+    outcome: Outcome,
 }
 
 impl Script {
@@ -86,8 +106,31 @@ impl Script {
         self.queues.entry(verb).or_default().push_back(outcome);
     }
 
-    pub(super) fn next(&mut self, verb: Verb) -> Outcome {
+    /// For every call of the verb (of all when `None`) between two instants.
+    pub(super) fn stand(
+        &mut self,
+        verb: Option<Verb>,
+        from: Timestamp,
+        until: Timestamp,
+        outcome: Outcome,
+    ) {
+        self.standing.push(Standing { verb, from, until, outcome });
+    }
+
+    /// From now on every call works.
+    pub(super) fn heal(&mut self) {
+        self.queues.clear();
+        self.standing.clear();
+    }
+
+    pub(super) fn next(&mut self, verb: Verb, now: Timestamp) -> Outcome {
         *self.calls.entry(verb).or_default() += 1;
+        let standing = self.standing.iter().find(|one| {
+            one.from <= now && now < one.until && one.verb.is_none_or(|wanted| wanted == verb)
+        });
+        if let Some(standing) = standing {
+            return standing.outcome.clone();
+        }
         self.queues.get_mut(&verb).and_then(VecDeque::pop_front).unwrap_or(Outcome::Ok)
     }
 

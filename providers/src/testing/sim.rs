@@ -6,17 +6,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_model::{
-    BillingModel, BlockScope, Capabilities, Deadman, DeploymentId, Effect, ErrorKind, Found,
-    GpuCount, HourlyPrice, Identity, LaunchRequest, Launched, LeaseId, NodeId, NodeList, NodePhase,
-    NodeState, Offer, OfferKey, OfferScope, OfferSheet, Period, Price, PriceKind, PriceState,
-    ProviderError, ProviderId, SeenNode, Stock, Terminated, UsageRecords,
+    BillingModel, BlockScope, Capabilities, Deadman, DeploymentId, Effect, EndCause, ErrorKind,
+    Found, GpuCount, HourlyPrice, Identity, LaunchRequest, Launched, LeaseId, NodeId, NodeList,
+    NodePhase, NodeState, Offer, OfferKey, OfferScope, OfferSheet, Period, Price, PriceKind,
+    PriceState, ProviderError, ProviderId, SeenNode, Stock, Terminated, UsageRecords,
 };
 use rust_decimal::Decimal;
 
+use super::life::SimNode;
 use super::profile::{SimOffer, SimProfile};
 use super::script::{Outcome, Verb};
 use super::truth::{Truth, TruthNode};
-use super::world::{SimNode, World};
+use super::world::World;
 use crate::clock::Clock;
 use crate::provider::{OfferSource, Provider, Result};
 
@@ -29,8 +30,8 @@ use crate::provider::{OfferSource, Provider, Result};
 pub struct SimCloud {
     id: ProviderId,
     deployment: DeploymentId,
-    profile: Arc<SimProfile>,
-    clock: Arc<dyn Clock>,
+    pub(super) profile: Arc<SimProfile>,
+    pub(super) clock: Arc<dyn Clock>,
     world: Arc<Mutex<World>>,
 }
 
@@ -72,21 +73,6 @@ impl SimCloud {
         &self.profile
     }
 
-    /// Sets what becomes of the next call of a verb that has no outcome set yet.
-    pub fn script(&self, verb: Verb, outcome: Outcome) {
-        self.world().script.push(verb, outcome);
-    }
-
-    /// Outcomes that no call has used up yet.
-    pub fn scripted_left(&self) -> usize {
-        self.world().script.left()
-    }
-
-    /// How often a verb was called, whatever came of it.
-    pub fn calls(&self, verb: Verb) -> u64 {
-        self.world().script.calls(verb)
-    }
-
     /// What really is, now.
     pub fn truth(&self) -> Truth {
         let now = self.clock.now();
@@ -95,6 +81,7 @@ impl SimCloud {
         Truth {
             nodes,
             launches: world.launches.clone(),
+            launched_at: world.launched_at.clone(),
             touched_foreign: world.touched_foreign.clone(),
         }
     }
@@ -102,33 +89,6 @@ impl SimCloud {
     /// The keys of its offers, in their order.
     pub fn keys(&self) -> Vec<OfferKey> {
         self.world().offers.iter().map(|offer| self.key(offer)).collect()
-    }
-
-    /// Changes a price from now on; nodes keep theirs.
-    pub fn set_price(&self, key: &OfferKey, price: Option<HourlyPrice>) {
-        self.change_offer(key, |offer| offer.price = price);
-    }
-
-    /// Changes how many of an offer can live at a time.
-    pub fn set_stock(&self, key: &OfferKey, stock: u32) {
-        self.change_offer(key, |offer| offer.stock = stock);
-    }
-
-    /// The cloud takes a node back, as with a spot reclaim.
-    pub fn reclaim(&self, node: &NodeId) {
-        self.change_node(node, |node, now, profile| {
-            node.end(now, profile.delays.shutdown, Some("reclaimed"));
-        });
-    }
-
-    /// The node is gone at once, without a notice.
-    pub fn lose(&self, node: &NodeId) {
-        self.change_node(node, |node, now, _| node.end(now, Duration::ZERO, Some("host failed")));
-    }
-
-    /// The node halts, as after a power-off from inside.
-    pub fn halt(&self, node: &NodeId) {
-        self.change_node(node, |node, now, _| node.halt(now));
     }
 
     fn truth_of(&self, node: &SimNode, now: Timestamp) -> TruthNode {
@@ -140,6 +100,7 @@ impl SimCloud {
             phase,
             live: phase != NodePhase::Gone,
             created_at: node.created_at,
+            reclaim_at: node.reclaim_at.filter(|_| phase != NodePhase::Gone),
             billed_from: node.billed_from(&self.profile).filter(|at| *at <= now),
             billed_to: node.billed_to(&self.profile, now),
             meter_micros: node.meter_micros(&self.profile, now),
@@ -147,30 +108,11 @@ impl SimCloud {
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change_offer(&self, key: &OfferKey, change: impl FnOnce(&mut SimOffer)) {
-        let mut world = self.world();
-        if let Some(offer) = world.offers.iter_mut().find(|offer| self.key(offer) == *key) {
-            change(offer);
-        }
-    }
-
-    fn change_node(
-        &self,
-        node: &NodeId,
-        change: impl FnOnce(&mut SimNode, Timestamp, &SimProfile),
-    ) {
-        let now = self.clock.now();
-        let mut world = self.world();
-        if let Some(node) = world.nodes.iter_mut().find(|one| one.id == *node) {
-            change(node, now, &self.profile);
-        }
-    }
-
-    fn key(&self, offer: &SimOffer) -> OfferKey {
+    pub(super) fn key(&self, offer: &SimOffer) -> OfferKey {
         OfferKey {
             provider: self.id.clone(),
             region: Some(offer.region.clone()),
@@ -193,7 +135,7 @@ impl SimCloud {
         let (answer, wait) = {
             let now = self.clock.now();
             let mut world = self.world();
-            let mut outcome = world.script.next(verb);
+            let mut outcome = world.script.next(verb, now);
             let mut wait = Duration::ZERO;
             while let Outcome::Delay(span, then) = outcome {
                 wait = wait.saturating_add(span);
@@ -236,6 +178,14 @@ impl SimCloud {
             Outcome::FailedButDone(kind) | Outcome::FailedNotDone(kind) => {
                 Err(self.error(verb, kind, "scripted failure"))
             }
+            Outcome::Refused(kind, scope, retry_after) => {
+                let mut error = self.error(verb, kind, "scripted refusal");
+                (error.scope, error.retry_after) = (scope, retry_after);
+                Err(error)
+            }
+            Outcome::NoneMade if verb == Verb::Launch => {
+                Err(self.error(verb, ErrorKind::Malformed, "accepted, without a node").possible())
+            }
             Outcome::Throttle(retry_after) => {
                 let mut error = self.error(verb, ErrorKind::Throttle, "too many calls");
                 error.retry_after = retry_after;
@@ -249,8 +199,12 @@ impl SimCloud {
             Outcome::Ok
             | Outcome::CapacityLater
             | Outcome::Surplus(_)
+            | Outcome::NoneMade
             | Outcome::AckButLives
+            | Outcome::Resurrects(_)
             | Outcome::Incomplete
+            | Outcome::Duplicates
+            | Outcome::Gap
             | Outcome::Delay(..) => act(&outcome).map(|(answer, _)| answer),
         }
     }
@@ -263,9 +217,11 @@ impl SimCloud {
         outcome: &Outcome,
     ) -> Result<(Launched, Vec<NodeId>)> {
         *world.launches.entry(request.token.clone()).or_default() += 1;
+        world.launched_at.push(now);
         let refuse = |kind, why| Err(self.error(Verb::Launch, kind, why));
         let ours = |node: &&SimNode| node.deployment == request.deployment;
         match self.profile.capabilities.identity {
+            Identity::Token if self.profile.ignores_token => {}
             Identity::Token => {
                 let first = world.nodes.iter().filter(ours).find(|n| n.token == request.token);
                 if let Some(first) = first {
@@ -304,6 +260,13 @@ impl SimCloud {
         if out && !self.profile.capacity_shows_later {
             let mut error = self.error(Verb::Launch, ErrorKind::Capacity, "none left in the zone");
             error.scope = BlockScope::Zone;
+            if self.profile.refusal_makes_node {
+                let mut node = SimNode::new(world.next_id(), request, price, now);
+                node.refuse(now);
+                error.nodes.push(node.id.clone());
+                world.nodes.push(node);
+                error = error.possible();
+            }
             return Err(error);
         }
         let fails = out || *outcome == Outcome::CapacityLater;
@@ -313,17 +276,14 @@ impl SimCloud {
             let id = world.next_id();
             let mut node = SimNode::new(id.clone(), request, price, now);
             if fails {
-                node.fail(now, self.profile.delays.boot, "no capacity in the zone");
+                node.fail(now, self.profile.delays.boot);
             } else {
                 node.boot(now, self.profile.delays.boot);
                 if let (Deadman::Cloud, Some(end_by)) =
                     (self.profile.capabilities.deadman, request.end_by)
+                    && !self.profile.ignores_end_time
                 {
-                    node.end(
-                        end_by.max(now),
-                        self.profile.delays.shutdown,
-                        Some("end time reached"),
-                    );
+                    node.end_by(end_by.max(now), self.profile.delays.shutdown);
                 }
             }
             world.nodes.push(node);
@@ -343,7 +303,7 @@ impl SimCloud {
         let shown = world
             .nodes
             .iter()
-            .position(|one| one.id == *node && one.shown_at(now, self.profile.shown_after_end));
+            .position(|one| one.id == *node && one.shown(now, now, self.profile.shown_after_end));
         let Some(at) = shown else {
             return Err(self.error(Verb::Terminate, ErrorKind::NotFound, "no such node"));
         };
@@ -355,14 +315,29 @@ impl SimCloud {
         let ids = vec![node.clone()];
         match target.phase_at(now) {
             NodePhase::Gone => {
-                let stated = self.profile.capabilities.states_times;
-                let stopped_at = target.billed_to(&self.profile, now).filter(|_| stated);
+                let stopped_at = self.stated(target.billed_to(&self.profile, now));
                 Ok((Terminated::Gone { stopped_at }, ids))
             }
             NodePhase::Stopping => Ok((Terminated::Requested, ids)),
             NodePhase::Pending | NodePhase::Running | NodePhase::Stopped => {
-                if *outcome != Outcome::AckButLives {
-                    target.end(now, self.profile.delays.shutdown, Some("terminated"));
+                if let Some(reservation) = self.profile.capabilities.minimum_reservation
+                    && let Ok(until) = target.created_at.checked_add(reservation)
+                    && let Ok(left) = Duration::try_from(until.duration_since(now))
+                    && !left.is_zero()
+                {
+                    let why = "the minimum reservation is not over";
+                    let mut error = self.error(Verb::Terminate, ErrorKind::Conflict, why);
+                    error.retry_after = Some(left);
+                    return Err(error);
+                }
+                match outcome {
+                    Outcome::AckButLives => {}
+                    Outcome::Resurrects(span) => target.seem_to_end(now, *span),
+                    _ => target.end(
+                        now,
+                        self.profile.delays.shutdown,
+                        (EndCause::Requested, "terminated"),
+                    ),
                 }
                 Ok((Terminated::Requested, ids))
             }
@@ -373,21 +348,53 @@ impl SimCloud {
         now.checked_sub(self.profile.read_lag).unwrap_or(Timestamp::MIN)
     }
 
+    /// An instant by the cloud's own clock, where it states its times.
+    fn stated(&self, at: Option<Timestamp>) -> Option<Timestamp> {
+        at.filter(|_| self.profile.capabilities.states_times).map(|at| self.by_its_clock(at))
+    }
+
+    fn by_its_clock(&self, at: Timestamp) -> Timestamp {
+        at.checked_add(self.profile.clock_ahead).unwrap_or(at)
+    }
+
     /// A node as the lagged view shows it.
-    fn view(&self, node: &SimNode, seen: Timestamp) -> Option<NodeState> {
-        if !node.shown_at(seen, self.profile.shown_after_end) {
+    fn view(&self, node: &SimNode, now: Timestamp) -> Option<NodeState> {
+        let seen = self.seen_at(now);
+        if !node.shown(now, seen, self.profile.shown_after_end) {
             return None;
         }
-        let stated = self.profile.capabilities.states_times;
-        let started = node.billed_from(&self.profile).filter(|at| stated && *at <= seen);
+        let started = node.billed_from(&self.profile).filter(|at| *at <= seen);
+        let why = node.why_at(seen);
         Some(NodeState {
             node: node.id.clone(),
             phase: node.phase_at(seen),
-            started_at: started,
-            stopped_at: node.billed_to(&self.profile, seen).filter(|_| stated),
-            reason: node.reason_at(seen).map(str::to_owned),
+            started_at: self.stated(started),
+            stopped_at: self.stated(node.billed_to(&self.profile, seen)),
+            reason: why.map(|(_, words)| words.to_owned()),
+            cause: why.map(|(cause, _)| cause),
             billed_price: Some(node.price),
         })
+    }
+
+    /// Everything that a listing shows at an instant, the newest first; of others only the count.
+    fn rows(&self, world: &World, now: Timestamp) -> (Vec<SeenNode>, u64) {
+        let mut foreign = 0;
+        let mut rows = Vec::new();
+        for node in world.nodes.iter().rev() {
+            let Some(state) = self.view(node, now) else { continue };
+            if node.deployment != self.deployment {
+                foreign += 1;
+                continue;
+            }
+            let created = self.profile.states_created.then_some(node.created_at);
+            rows.push(SeenNode {
+                state,
+                deployment: Some(node.deployment.clone()),
+                lease: Some(node.lease.clone()),
+                created_at: created.map(|at| self.by_its_clock(at)),
+            });
+        }
+        (rows, foreign)
     }
 }
 
@@ -395,13 +402,15 @@ fn launched(node: &SimNode, surplus: Vec<NodeId>) -> Launched {
     Launched { node: node.id.clone(), surplus, started_at: None, billed_price: Some(node.price) }
 }
 
-/// The part of a listing that a broken-off read still shows.
-fn cut<T>(mut rows: Vec<T>, outcome: &Outcome) -> (Vec<T>, bool) {
-    let complete = *outcome != Outcome::Incomplete;
-    if !complete {
-        rows.truncate(rows.len() / 2);
+/// What a scripted listing shows, and whether it says that it is complete.
+fn cut<T: Clone>(mut rows: Vec<T>, outcome: &Outcome) -> (Vec<T>, bool) {
+    match outcome {
+        Outcome::Incomplete => rows.truncate(rows.len() / 2),
+        Outcome::Duplicates => rows.extend_from_within(..),
+        Outcome::Gap if !rows.is_empty() => drop(rows.remove(0)),
+        _ => {}
     }
-    (rows, complete)
+    (rows, *outcome != Outcome::Incomplete)
 }
 
 #[async_trait]
@@ -473,10 +482,9 @@ impl Provider for SimCloud {
 
     async fn find(&self, lease: &LeaseId) -> Result<Found> {
         self.play(Verb::Find, |world, now, outcome| {
-            let seen = self.seen_at(now);
             let labelled =
                 |node: &&SimNode| node.lease == *lease && node.deployment == self.deployment;
-            let nodes = world.nodes.iter().filter(labelled).filter_map(|n| self.view(n, seen));
+            let nodes = world.nodes.iter().filter(labelled).filter_map(|n| self.view(n, now));
             let (nodes, complete) = cut(nodes.collect(), outcome);
             Ok((Found { nodes, complete }, Vec::new()))
         })
@@ -484,32 +492,39 @@ impl Provider for SimCloud {
     }
 
     async fn nodes(&self) -> Result<NodeList> {
-        self.play(Verb::Nodes, |world, now, outcome| {
-            let seen = self.seen_at(now);
-            let mut list = NodeList { nodes: Vec::new(), foreign: 0, complete: true };
-            for node in &world.nodes {
-                let Some(state) = self.view(node, seen) else { continue };
-                if node.deployment != self.deployment {
-                    list.foreign += 1;
-                    continue;
-                }
-                list.nodes.push(SeenNode {
-                    state,
-                    deployment: Some(node.deployment.clone()),
-                    lease: Some(node.lease.clone()),
-                    created_at: self.profile.states_created.then_some(node.created_at),
-                });
+        let page = self.profile.paging.map_or(usize::MAX, |paging| paging.rows.max(1));
+        let (mut list, mut all) = self
+            .play(Verb::Nodes, |world, now, outcome| {
+                let (rows, foreign) = self.rows(world, now);
+                let (mut rows, complete) = cut(rows, outcome);
+                let all = rows.len();
+                rows.truncate(page);
+                Ok(((NodeList { nodes: rows, foreign, complete }, all), Vec::new()))
+            })
+            .await?;
+        // Pages are counted off by rows: what comes or goes meanwhile is seen twice or never.
+        while let Some(paging) = self.profile.paging.filter(|_| list.complete) {
+            let read = page.saturating_mul(list.nodes.len().div_ceil(page));
+            if read >= all {
+                break;
             }
-            let (nodes, complete) = cut(list.nodes, outcome);
-            Ok((NodeList { nodes, foreign: list.foreign, complete }, Vec::new()))
-        })
-        .await
+            self.clock.sleep(paging.pause).await;
+            let (rows, _) = self.rows(&self.world(), self.clock.now());
+            all = rows.len();
+            let next = rows.into_iter().skip(read).take(page);
+            let before = list.nodes.len();
+            list.nodes.extend(next);
+            if list.nodes.len() == before {
+                break;
+            }
+        }
+        Ok(list)
     }
 
     async fn describe(&self, node: &NodeId) -> Result<NodeState> {
         self.play(Verb::Describe, |world, now, _| {
             let found = world.nodes.iter().find(|one| one.id == *node);
-            let state = found.and_then(|node| self.view(node, self.seen_at(now)));
+            let state = found.and_then(|node| self.view(node, now));
             let unknown = || self.error(Verb::Describe, ErrorKind::NotFound, "no such node");
             state.map(|state| (state, Vec::new())).ok_or_else(unknown)
         })
@@ -533,9 +548,9 @@ impl Provider for SimCloud {
                 .nodes
                 .iter()
                 .filter(|node| node.deployment == self.deployment)
-                .filter_map(|node| {
-                    let span = node.span(&self.profile, now)?;
-                    span.record(node.id.clone(), period, metering)
+                .flat_map(|node| {
+                    let spans = node.billed(&self.profile, now).into_iter();
+                    spans.filter_map(|span| span.record(node.id.clone(), period, metering))
                 })
                 .collect();
             Ok((UsageRecords { records, complete: period.end <= now }, Vec::new()))

@@ -12,6 +12,8 @@ pub struct Truth {
     pub nodes: Vec<TruthNode>,
     /// Launch calls per token, refused ones included.
     pub launches: BTreeMap<String, u32>,
+    /// When each launch call came, refused ones included.
+    pub launched_at: Vec<Timestamp>,
     /// Calls that acted on a node of another installation: always a defect of the caller.
     pub touched_foreign: Vec<NodeId>,
 }
@@ -31,6 +33,8 @@ pub struct TruthNode {
     pub live: bool,
     /// When it was made.
     pub created_at: Timestamp,
+    /// When the cloud will take it back, once that is said on the node.
+    pub reclaim_at: Option<Timestamp>,
     /// When its bill began, if it did.
     pub billed_from: Option<Timestamp>,
     /// When its bill ended, if it did.

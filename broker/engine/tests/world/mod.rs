@@ -90,6 +90,7 @@ pub fn capabilities() -> Capabilities {
         states_times: true,
         states_usage: false,
         stop: StopEffect::None,
+        minimum_reservation: None,
         deadman: Deadman::None,
         bootstrapping: Bootstrapping::UserData,
         needs_public_url: false,
@@ -346,6 +347,7 @@ impl World {
             started_at: Some(node.created),
             stopped_at: gone,
             reason: None,
+            cause: None,
             billed_price: None,
         })
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_providers::model::{
-    BillingModel, CurrencyError, DeploymentId, GpuCount, GpuModel, HourlyPrice, LeaseId, NodeId,
-    NodePhase, NodeState, Offer, OfferKey, OfferScope, OfferSheet, Price, PriceKind, PriceState,
-    ProviderId, RejectedRow, SeenNode, Stock, parse_decimal,
+    BillingModel, CurrencyError, DeploymentId, EndCause, GpuCount, GpuModel, HourlyPrice, LeaseId,
+    NodeId, NodePhase, NodeState, Offer, OfferKey, OfferScope, OfferSheet, Price, PriceKind,
+    PriceState, ProviderId, RejectedRow, SeenNode, Stock, parse_decimal,
 };
 use serde_json::value::RawValue;
 
@@ -118,6 +118,11 @@ pub(crate) fn node(machine: &Machine, now: Timestamp) -> Option<NodeState> {
             NodePhase::Pending | NodePhase::Running | NodePhase::Stopped => None,
         }
         .map(str::to_owned),
+        cause: match phase {
+            NodePhase::Gone | NodePhase::Stopping if asked == ends_at => Some(EndCause::Requested),
+            NodePhase::Gone | NodePhase::Stopping => Some(EndCause::TimeLimit),
+            NodePhase::Pending | NodePhase::Running | NodePhase::Stopped => None,
+        },
         billed_price: billed_price(order),
     })
 }

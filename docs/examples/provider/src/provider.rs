@@ -32,6 +32,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     states_times: true,
     states_usage: false,
     stop: StopEffect::None,
+    minimum_reservation: None,
     deadman: Deadman::Cloud,
     bootstrapping: Bootstrapping::UserData,
     needs_public_url: true,

@@ -4,13 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use runwhere_model::{
-    Capabilities, Effect, ErrorKind, Identity, LeaseId, NodeId, NodePhase, OfferKey, OfferScope,
-    Period, Stock, Terminated,
+    Capabilities, Deadman, Effect, ErrorKind, Identity, LaunchRequest, LeaseId, NodeId, NodePhase,
+    OfferKey, OfferScope, Period, Stock, Terminated,
 };
 
 use super::support::{
-    Outcome, clean, end, ensure, found, in_call, patience, reaches, refused, same,
+    Outcome, clean, end, ensure, found, in_call, listed, patience, reaches, refused,
+    reservation_over, same,
 };
 use super::{Applies, Subject};
 
@@ -20,12 +22,21 @@ type Run = for<'a> fn(&'a dyn Subject) -> Pin<Box<dyn Future<Output = Outcome> +
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) applies: Applies,
+    pub(super) takes_hours: bool,
     pub(super) run: Run,
 }
 
 macro_rules! case {
     ($run:ident, $applies:expr) => {
-        Case { name: stringify!($run), applies: $applies, run: |subject| Box::pin($run(subject)) }
+        Case { takes_hours: false, ..case!(long $run, $applies) }
+    };
+    (long $run:ident, $applies:expr) => {
+        Case {
+            name: stringify!($run),
+            applies: $applies,
+            takes_hours: true,
+            run: |subject| Box::pin($run(subject)),
+        }
     };
 }
 
@@ -41,8 +52,11 @@ pub(super) const ALL: &[Case] = &[
     case!(find_shows_every_node_of_a_lease, |c| identity(c, Identity::LabelOnly)),
     case!(an_end_is_reached_and_repeatable, always),
     case!(an_unknown_node_is_not_found, always),
-    case!(a_node_can_be_ended_at_once, always),
+    case!(a_node_can_be_ended_at_once, endable),
+    case!(long a_refused_end_says_until_when, |c| states(endable(c).is_err())),
+    case!(long a_server_side_end_is_kept, |c| states(c.deadman == Deadman::Cloud)),
     case!(nodes_are_ours_and_others_are_counted, always),
+    case!(a_listing_shows_every_node, always),
     case!(times_are_the_providers_own, |c| states(c.states_times)),
     case!(usage_is_the_providers_bill, |c| states(c.states_usage)),
     case!(no_usage_is_said, |c| states(!c.states_usage)),
@@ -50,6 +64,13 @@ pub(super) const ALL: &[Case] = &[
 
 fn always(_: &Capabilities) -> Result<(), &'static str> {
     Ok(())
+}
+
+fn endable(capabilities: &Capabilities) -> Result<(), &'static str> {
+    match capabilities.minimum_reservation {
+        None => Ok(()),
+        Some(_) => Err("a node's end is refused at first"),
+    }
 }
 
 fn identity(capabilities: &Capabilities, wanted: Identity) -> Result<(), &'static str> {
@@ -198,6 +219,7 @@ async fn an_end_is_reached_and_repeatable(subject: &dyn Subject) -> Outcome {
     let provider = subject.provider();
     let node = provider.launch(&request).await.map_err(in_call("launch"))?.node;
     reaches(subject, &node, NodePhase::Running).await?;
+    reservation_over(subject).await;
     let (one, two) = tokio::join!(provider.terminate(&node), provider.terminate(&node));
     one.map_err(in_call("terminate"))?;
     quiet(two)?;
@@ -257,14 +279,66 @@ async fn a_node_can_be_ended_at_once(subject: &dyn Subject) -> Outcome {
     end_seen(subject, &node).await
 }
 
+async fn a_refused_end_says_until_when(subject: &dyn Subject) -> Outcome {
+    let request = subject.request(85);
+    let provider = subject.provider();
+    let node = provider.launch(&request).await.map_err(in_call("launch"))?.node;
+    reaches(subject, &node, NodePhase::Running).await?;
+    let error = refused("an end before the reservation is over", provider.terminate(&node).await)?;
+    same("the kind", &error.kind, &ErrorKind::Conflict)?;
+    let left = error.retry_after.ok_or("the refusal does not say until when")?;
+    let longest = provider.capabilities().minimum_reservation.unwrap_or_default();
+    ensure(left <= longest, || format!("refused for {left:?}, longer than {longest:?}"))?;
+    subject.pass(left).await;
+    end(subject, &node).await.map(|_| ())
+}
+
+async fn a_server_side_end_is_kept(subject: &dyn Subject) -> Outcome {
+    let provider = subject.provider();
+    let capabilities = provider.capabilities();
+    let life = capabilities.boot_timeout + Duration::from_secs(3600);
+    let end_by = subject.now().checked_add(life).map_err(|error| error.to_string())?;
+    let request = LaunchRequest { end_by: Some(end_by), ..subject.request(87) };
+    let node = provider.launch(&request).await.map_err(in_call("launch"))?.node;
+    reaches(subject, &node, NodePhase::Running).await?;
+    let left = Duration::try_from(end_by.duration_since(subject.now())).unwrap_or_default();
+    subject.pass(left).await;
+    let kept = end_seen(subject, &node).await;
+    if kept.is_err() {
+        end(subject, &node).await?;
+    }
+    kept
+}
+
+async fn a_listing_shows_every_node(subject: &dyn Subject) -> Outcome {
+    let provider = subject.provider();
+    let mut nodes = std::collections::BTreeSet::new();
+    let requests: Vec<_> = (92..95).map(|number| subject.request(number)).collect();
+    for request in &requests {
+        nodes.insert(provider.launch(request).await.map_err(in_call("launch"))?.node);
+    }
+    for node in &nodes {
+        reaches(subject, node, NodePhase::Running).await?;
+    }
+    let list = listed(subject).await?;
+    ensure(list.complete, || "a whole reading is not complete".to_owned())?;
+    let seen = list.nodes.iter().map(|seen| seen.state.node.clone()).collect();
+    let missing: Vec<_> = nodes.difference(&seen).collect();
+    ensure(missing.is_empty(), || format!("{missing:?} run and are not listed"))?;
+    for request in &requests {
+        clean(subject, request, 1).await?;
+    }
+    Ok(())
+}
+
 async fn nodes_are_ours_and_others_are_counted(subject: &dyn Subject) -> Outcome {
     let request = subject.request(90);
     let provider = subject.provider();
-    let before = provider.nodes().await.map_err(in_call("nodes"))?;
+    let before = listed(subject).await?;
     let node = provider.launch(&request).await.map_err(in_call("launch"))?.node;
     let foreign = subject.launch_foreign(91).await;
     reaches(subject, &node, NodePhase::Running).await?;
-    let list = provider.nodes().await.map_err(in_call("nodes"))?;
+    let list = listed(subject).await?;
     ensure(list.complete, || "a whole reading is not complete".to_owned())?;
     let seen = list.nodes.iter().find(|seen| seen.state.node == node);
     let seen = seen.ok_or_else(|| format!("{node} is not listed"))?;
@@ -285,13 +359,18 @@ async fn times_are_the_providers_own(subject: &dyn Subject) -> Outcome {
     let node = subject.provider().launch(&request).await.map_err(in_call("launch"))?.node;
     let running = reaches(subject, &node, NodePhase::Running).await?;
     let started = running.started_at.ok_or("a running node states no start")?;
-    ensure(started >= before && started <= subject.now(), || format!("started at {started}"))?;
+    let error = subject.clock_error();
+    let within = |at: Timestamp| {
+        at.checked_add(error).is_ok_and(|at| at >= before)
+            && at.checked_sub(error).is_ok_and(|at| at <= subject.now())
+    };
+    ensure(within(started), || format!("started at {started}"))?;
     same("the end of a running node", &running.stopped_at, &None)?;
     subject.pass(Duration::from_secs(2)).await;
     if let Some(gone) = end(subject, &node).await? {
         same("the start of an ended node", &gone.started_at, &Some(started))?;
         let stopped = gone.stopped_at.ok_or("an ended node states no end")?;
-        ensure(stopped >= started && stopped <= subject.now(), || format!("stopped at {stopped}"))?;
+        ensure(stopped >= started && within(stopped), || format!("stopped at {stopped}"))?;
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use runwhere_model::{
-    Effect, ErrorKind, LaunchRequest, NodeId, NodePhase, NodeState, ProviderError, Terminated,
+    Effect, ErrorKind, LaunchRequest, NodeId, NodeList, NodePhase, NodeState, ProviderError,
+    Terminated,
 };
 
 use super::Subject;
@@ -95,9 +96,29 @@ pub(super) async fn reaches(
     }
 }
 
+/// All nodes. Reading them can take time, which passes meanwhile.
+pub(super) async fn listed(subject: &dyn Subject) -> Result<NodeList, String> {
+    let mut listing = subject.provider().nodes();
+    loop {
+        tokio::select! {
+            biased;
+            list = &mut listing => return list.map_err(in_call("nodes")),
+            () = subject.pass(Duration::from_millis(200)) => {}
+        }
+    }
+}
+
+/// Lets the time pass in which an end would be refused.
+pub(super) async fn reservation_over(subject: &dyn Subject) {
+    if let Some(span) = subject.provider().capabilities().minimum_reservation {
+        subject.pass(span).await;
+    }
+}
+
 /// Ends a node and waits for the proof: a terminal read, or, once it was seen, its absence.
 pub(super) async fn end(subject: &dyn Subject, node: &NodeId) -> Result<Option<NodeState>, String> {
     let provider = subject.provider();
+    reservation_over(subject).await;
     let mut word = provider.terminate(node).await.map_err(in_call("terminate"))?;
     let start = subject.now();
     loop {
