@@ -1,13 +1,12 @@
 //! The catalogue: bundled and live offers under one index.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 use runwhere_model::offer::{RejectedRow, Stock};
 use runwhere_model::{
-    BillingModel, Currency, GpuModel, GpuModelId, Offer, OfferCode, OfferKey, OfferSheet,
-    PriceKind, ProviderId,
+    Currency, GpuModel, GpuModelId, Offer, OfferCode, OfferKey, OfferSheet, PriceKind, ProviderId,
 };
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,8 @@ use sha2::{Digest, Sha256};
 
 use crate::codes::CodeBook;
 use crate::fx::{Converted, FxError, FxTable};
-use crate::snapshot::{Bundled, Note};
+use crate::shard::{KeyParts, Limits, Shard, ShardParts};
+use crate::snapshot::Bundled;
 
 /// The currency in which prices are compared and shown.
 pub const SHOWN: Currency = Currency::CNY;
@@ -38,10 +38,10 @@ pub struct Entry {
     pub offer: Arc<Offer>,
     /// Its eight letters.
     pub code: OfferCode,
-    /// A remark of the bundled source.
-    pub note: Option<Note>,
     /// When a connected provider stated it last; `None` for bundled offers.
     pub read_at: Option<Timestamp>,
+    /// For spot offers with a known on-demand counterpart.
+    pub spot: Option<SpotStanding>,
 }
 
 /// Why an offer cannot be launched now.
@@ -111,6 +111,8 @@ pub struct Assessed {
     pub not_launchable: Option<NotLaunchable>,
     /// For spot offers with a known on-demand counterpart.
     pub spot: Option<SpotStanding>,
+    /// The price is older than prices of its kind may be.
+    pub stale: bool,
 }
 
 impl Assessed {
@@ -134,14 +136,16 @@ impl Assessed {
     }
 
     /// The order of every list and quote: launchable first, then what a job can wait for, then
-    /// reference prices; whole GPUs before shares of one, known prices before unknown ones, then the converted price; on demand before spot at one price,
-    /// the larger machine first, at last the key. Total: no two offers are equal.
+    /// reference prices; whole GPUs before shares of one, fresh prices before stale ones, known
+    /// prices before unknown ones, then the converted price; on demand before spot at one price, the
+    /// larger machine first, at last the key. Total: no two offers are equal.
     pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         let rank = |a: &Self| {
             let offer = &a.entry.offer;
             (
                 a.standing(),
                 offer.gpu_count.as_whole().is_none(),
+                a.stale,
                 a.converted.is_none(),
                 a.amount(),
                 offer.key.billing_model,
@@ -156,20 +160,40 @@ impl Assessed {
 /// How long ago an offer may have been read to be launched.
 pub const DEFAULT_SHEET_MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
+/// How old a dated bundled price may be before it stands behind the others.
+pub const BUNDLED_MAX_AGE: SignedDuration = SignedDuration::from_hours(400 * 24);
+
+/// Why a source's prices are not the whole truth at present.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "code", content = "params", rename_all = "snake_case")]
+pub enum Trouble {
+    /// The last reading failed; the last good prices are shown with their age.
+    Failing {
+        /// What went wrong.
+        reason: String,
+    },
+    /// The last reading was refused as not believable; the last good prices are shown.
+    Refused {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Only a part could be read.
+    Partial {
+        /// How many parts are missing.
+        gaps: usize,
+    },
+}
+
 /// An immutable state of all offers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Catalogue {
-    entries: Vec<Arc<Entry>>,
-    by_code: HashMap<OfferCode, usize>,
-    by_gpu: BTreeMap<GpuModelId, Vec<usize>>,
-    connected: BTreeMap<ProviderId, Timestamp>,
-    rejected: Vec<(ProviderId, RejectedRow)>,
-    gone: BTreeMap<OfferCode, OfferKey>,
-    fx: FxTable,
-    sheet_max_age: SignedDuration,
+    /// By provider.
+    shards: Vec<Arc<Shard>>,
+    troubles: BTreeMap<ProviderId, Trouble>,
+    book: Arc<CodeBook>,
+    fx: Arc<FxTable>,
     newest_bundled: Option<Timestamp>,
-    id: OnceLock<String>,
-    content: Vec<u8>,
+    ids: Arc<OnceLock<(String, String)>>,
 }
 
 /// What a catalogue is made of.
@@ -197,128 +221,237 @@ impl Default for Parts {
 }
 
 impl Catalogue {
-    /// Builds the index; assigns codes to keys that have none.
-    pub fn build(parts: &Parts, codes: &mut CodeBook) -> Self {
-        let mut rejected = Vec::new();
-        let mut live: BTreeMap<OfferKey, (Arc<Offer>, Timestamp)> = BTreeMap::new();
-        for (provider, sheet) in &parts.sheets {
-            rejected.extend(sheet.rejected.iter().map(|row| (provider.clone(), row.clone())));
-            for offer in sorted(&sheet.offers) {
-                let row = |reason: &str| RejectedRow {
-                    row: offer.key.to_string(),
-                    reason: reason.to_owned(),
+    /// A catalogue of the bundled prices, or of none.
+    pub fn empty(fx: FxTable, bundled: bool, book: &mut CodeBook) -> Self {
+        let mut catalogue = Self {
+            shards: Vec::new(),
+            troubles: BTreeMap::new(),
+            book: Arc::new(CodeBook::new()),
+            fx: Arc::new(fx),
+            newest_bundled: if bundled { Bundled::get().newest } else { None },
+            ids: Arc::default(),
+        };
+        if bundled {
+            let providers: BTreeSet<&ProviderId> =
+                Bundled::get().offers.iter().map(|offer| &offer.key.provider).collect();
+            for provider in providers {
+                let parts = ShardParts {
+                    bundled: bundled_of(provider),
+                    ..ShardParts::new(provider.clone())
                 };
-                if offer.key.provider != *provider {
-                    rejected.push((provider.clone(), row("the key names another provider")));
-                } else if live.contains_key(&offer.key) {
-                    rejected.push((provider.clone(), row("the key stands twice in the sheet")));
-                } else {
-                    let read_at = offer.price.observed_at.unwrap_or(sheet.observed_at);
-                    live.insert(offer.key.clone(), (Arc::new(offer.clone()), read_at));
-                }
+                let shard = Shard::build(parts, book, &|code, provider, parts| {
+                    catalogue.taken(code, provider, parts)
+                });
+                catalogue.put(Arc::new(shard));
             }
         }
-        let content = content(parts, &live);
-        let mut entries: Vec<Arc<Entry>> = Vec::with_capacity(live.len() + 1500);
-        if parts.bundled {
-            let kept = Bundled::get().offers.iter().filter(|b| !live.contains_key(&b.offer.key));
-            entries.extend(kept.map(|bundled| {
-                Arc::new(Entry {
-                    offer: bundled.offer.clone(),
-                    code: codes.assign(&bundled.offer.key),
-                    note: bundled.note,
-                    read_at: None,
-                })
-            }));
-        }
-        entries.extend(live.into_values().map(|(offer, read_at)| {
-            let code = codes.assign(&offer.key);
-            Arc::new(Entry { offer, code, note: None, read_at: Some(read_at) })
-        }));
-        entries.sort_by(|a, b| a.offer.key.cmp(&b.offer.key));
-        let mut by_gpu: BTreeMap<GpuModelId, Vec<usize>> = BTreeMap::new();
-        let mut by_code = HashMap::with_capacity(entries.len());
-        for (at, entry) in entries.iter().enumerate() {
-            by_code.insert(entry.code, at);
-            if let Some(gpu) = entry.offer.gpu {
-                by_gpu.entry(gpu).or_default().push(at);
-            }
-        }
-        let gone = codes
-            .entries()
-            .filter(|(_, code)| !by_code.contains_key(code))
-            .map(|(key, code)| (code, key.clone()))
-            .collect();
-        Self {
-            entries,
-            by_code,
-            by_gpu,
-            connected: parts.sheets.iter().map(|(id, s)| (id.clone(), s.observed_at)).collect(),
-            rejected,
-            gone,
-            fx: parts.fx.clone(),
-            sheet_max_age: parts.sheet_max_age,
-            newest_bundled: if parts.bundled { Bundled::get().newest } else { None },
-            id: OnceLock::new(),
-            content,
-        }
+        catalogue.book = Arc::new(book.clone());
+        catalogue
     }
 
-    /// Names this state: SHA-256 over offers and rates, in hexadecimal. Independent of the order in
-    /// which anything came, and of when it was read: the same prices read again are the same state.
-    pub fn snapshot_id(&self) -> &str {
-        self.id.get_or_init(|| {
-            let mut hasher = Sha256::new();
-            hasher.update(b"runwhere catalogue 1\0");
-            hasher.update(if self.newest_bundled.is_some() {
-                Bundled::get().digest()
-            } else {
-                [0; 32]
-            });
-            hasher.update(&self.content);
-            hex::encode(hasher.finalize())
+    /// Builds a catalogue of sheets; assigns codes to keys that have none.
+    pub fn build(parts: &Parts, codes: &mut CodeBook) -> Self {
+        let mut catalogue = Self::empty(parts.fx.clone(), parts.bundled, codes);
+        for (provider, sheet) in &parts.sheets {
+            let shard = catalogue.shard_of_sheet(
+                provider,
+                sheet.clone(),
+                Limits::of(parts.sheet_max_age),
+                parts.bundled,
+                codes,
+            );
+            catalogue.put(Arc::new(shard));
+        }
+        catalogue.book = Arc::new(codes.clone());
+        catalogue
+    }
+
+    /// The shard that a sheet makes, in place of what the provider has here.
+    pub(crate) fn shard_of_sheet(
+        &self,
+        provider: &ProviderId,
+        sheet: OfferSheet,
+        limits: Limits,
+        bundled: bool,
+        codes: &mut CodeBook,
+    ) -> Shard {
+        let parts = ShardParts {
+            provider: provider.clone(),
+            offers: sheet.offers,
+            bundled: if bundled { bundled_of(provider) } else { Vec::new() },
+            rejected: sheet.rejected,
+            gaps: sheet.gaps,
+            observed_at: Some(sheet.observed_at),
+            complete: sheet.complete,
+            validator: sheet.validator,
+            limits,
+        };
+        Shard::build(parts, codes, &|code, provider, parts| self.taken(code, provider, parts))
+    }
+
+    /// Whether a present offer of another key has a code.
+    pub(crate) fn taken(
+        &self,
+        code: OfferCode,
+        provider: &ProviderId,
+        parts: KeyParts<'_>,
+    ) -> bool {
+        self.shards.iter().any(|shard| {
+            shard.find_code(code).is_some_and(|at| {
+                shard.provider() != provider || shard.parts(shard.row(at)) != parts
+            })
         })
     }
 
-    /// Every offer, by key.
-    pub fn entries(&self) -> &[Arc<Entry>] {
-        &self.entries
+    /// Puts a shard in, in place of the one of its provider.
+    pub(crate) fn put(&mut self, shard: Arc<Shard>) {
+        match self.shards.binary_search_by(|other| other.provider().cmp(shard.provider())) {
+            Ok(at) => self.shards[at] = shard,
+            Err(at) => self.shards.insert(at, shard),
+        }
+        self.ids = Arc::default();
     }
 
-    /// The offers of one model, by key.
-    pub fn of_gpu(&self, gpu: GpuModelId) -> impl Iterator<Item = &Arc<Entry>> {
-        self.by_gpu.get(&gpu).into_iter().flatten().map(|at| &self.entries[*at])
+    /// Takes a provider's shard out.
+    pub(crate) fn remove(&mut self, provider: &ProviderId) {
+        self.shards.retain(|shard| shard.provider() != provider);
+        self.troubles.remove(provider);
+        self.ids = Arc::default();
+    }
+
+    pub(crate) fn set_fx(&mut self, fx: FxTable) {
+        self.fx = Arc::new(fx);
+        self.ids = Arc::default();
+    }
+
+    pub(crate) fn set_book(&mut self, book: CodeBook) {
+        self.book = Arc::new(book);
+    }
+
+    /// Says, or no longer says, that a source's prices are not the whole truth.
+    pub(crate) fn set_trouble(&mut self, provider: &ProviderId, trouble: Option<Trouble>) {
+        match trouble {
+            Some(trouble) => self.troubles.insert(provider.clone(), trouble),
+            None => self.troubles.remove(provider),
+        };
+        self.ids = Arc::default();
+    }
+
+    fn ids(&self) -> &(String, String) {
+        self.ids.get_or_init(|| {
+            let mut content = Sha256::new();
+            content.update(b"runwhere catalogue 2\0");
+            for shard in &self.shards {
+                content.update(shard.content());
+            }
+            for rate in self.fx.rates() {
+                content.update(text(rate));
+            }
+            content.update(format!("limit {}", self.fx.max_age_days()));
+            let content = content.finalize();
+            let mut state = Sha256::new();
+            state.update(content);
+            for shard in &self.shards {
+                state.update(shard.reads());
+                let read = shard.observed_at().map_or(0, Timestamp::as_microsecond);
+                state.update(read.to_be_bytes());
+                state.update([u8::from(shard.complete())]);
+            }
+            state.update(text(&self.troubles));
+            (hex::encode(content), hex::encode(&state.finalize()[..16]))
+        })
+    }
+
+    /// Names the prices: SHA-256 over offers and rates, in hexadecimal. Independent of the order in
+    /// which anything came, and of when it was read: the same prices read again are the same ones.
+    pub fn snapshot_id(&self) -> &str {
+        &self.ids().0
+    }
+
+    /// Names the prices together with the times at which they were read: what an answer with ages
+    /// is made from, byte for byte. 32 hexadecimal digits.
+    pub fn state_id(&self) -> &str {
+        &self.ids().1
+    }
+
+    /// The offers by provider.
+    pub fn shards(&self) -> &[Arc<Shard>] {
+        &self.shards
+    }
+
+    /// The shard of a provider.
+    pub fn shard(&self, provider: &ProviderId) -> Option<&Arc<Shard>> {
+        let at = self.shards.binary_search_by(|shard| shard.provider().cmp(provider)).ok()?;
+        Some(&self.shards[at])
+    }
+
+    /// What is wrong with sources at present.
+    pub fn troubles(&self) -> &BTreeMap<ProviderId, Trouble> {
+        &self.troubles
+    }
+
+    /// How many offers there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every offer, by key.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        let of = |shard: &'_ Arc<Shard>| {
+            let shard = Arc::clone(shard);
+            (0..shard.len()).filter_map(move |at| Some(shard.entry(u32::try_from(at).ok()?)))
+        };
+        self.shards.iter().flat_map(of).collect()
     }
 
     /// The models that have offers, in the order of the table.
     pub fn gpus(&self) -> impl Iterator<Item = GpuModelId> {
-        GpuModel::all().iter().map(|m| m.id).filter(|id| self.by_gpu.contains_key(id))
+        GpuModel::all().iter().enumerate().filter_map(|(place, model)| {
+            let place = u16::try_from(place).ok()?;
+            let has = |shard: &Arc<Shard>| {
+                [false, true]
+                    .iter()
+                    .any(|account| !shard.index().of_gpu(*account, place).is_empty())
+            };
+            self.shards.iter().any(has).then_some(model.id)
+        })
     }
 
     /// The offer of a key.
-    pub fn get(&self, key: &OfferKey) -> Option<&Arc<Entry>> {
-        let at = self.entries.binary_search_by(|entry| entry.offer.key.cmp(key)).ok()?;
-        Some(&self.entries[at])
+    pub fn get(&self, key: &OfferKey) -> Option<Arc<Entry>> {
+        let shard = self.shard(&key.provider)?;
+        Some(shard.entry(shard.find(key)?))
     }
 
     /// The offer of a code.
-    pub fn by_code(&self, code: OfferCode) -> Option<&Arc<Entry>> {
-        self.by_code.get(&code).map(|at| &self.entries[*at])
+    pub fn by_code(&self, code: OfferCode) -> Option<Arc<Entry>> {
+        self.shards.iter().find_map(|shard| Some(shard.entry(shard.find_code(code)?)))
     }
 
     /// The key of a code whose offer is gone.
     pub fn withdrawn(&self, code: OfferCode) -> Option<&OfferKey> {
-        self.gone.get(&code)
+        self.book.key_of(code)
     }
 
     /// Rows that sources stated and that could not be used, with their provider.
-    pub fn rejected(&self) -> &[(ProviderId, RejectedRow)] {
-        &self.rejected
+    pub fn rejected(&self) -> Vec<(ProviderId, RejectedRow)> {
+        let of = |shard: &'_ Arc<Shard>| {
+            let provider = shard.provider().clone();
+            let rows: Vec<_> = shard.rejected().to_vec();
+            rows.into_iter().map(move |row| (provider.clone(), row))
+        };
+        self.shards.iter().flat_map(of).collect()
     }
 
     /// The connected providers and when their sheets were read.
-    pub fn connected(&self) -> &BTreeMap<ProviderId, Timestamp> {
-        &self.connected
+    pub fn connected(&self) -> BTreeMap<ProviderId, Timestamp> {
+        let of = |shard: &Arc<Shard>| Some((shard.provider().clone(), shard.observed_at()?));
+        self.shards.iter().filter_map(of).collect()
     }
 
     /// The exchange rates.
@@ -331,22 +464,6 @@ impl Catalogue {
         self.newest_bundled
     }
 
-    /// Live offers that were read too long ago to be launched at an instant.
-    pub fn stale(&self, now: Timestamp) -> impl Iterator<Item = &OfferKey> {
-        self.entries
-            .iter()
-            .filter(move |entry| self.stale_for(entry, now).is_some())
-            .map(|entry| &entry.offer.key)
-    }
-
-    /// How long ago an offer was read, if that is too long. A price that the operator sets does not
-    /// age, and neither does one that launches nothing anyway.
-    fn stale_for(&self, entry: &Entry, now: Timestamp) -> Option<SignedDuration> {
-        let age = now.duration_since(entry.read_at?);
-        let ages = entry.offer.price.kind != PriceKind::Configured;
-        (ages && age > self.sheet_max_age).then_some(age)
-    }
-
     /// Whether somebody may see an offer.
     pub fn visible(entry: &Entry, audience: Audience) -> bool {
         audience == Audience::Member || entry.offer.price.kind != PriceKind::Account
@@ -354,98 +471,75 @@ impl Catalogue {
 
     /// What holds of an offer at an instant.
     pub fn assess(&self, entry: &Arc<Entry>, now: Timestamp) -> Assessed {
-        let known = entry.offer.price.state.known();
+        let offer = &entry.offer;
+        let known = offer.price.state.known();
         let (converted, fx_error) = match known.map(|p| self.fx.convert(p.per_hour(), SHOWN, now)) {
             Some(Ok(converted)) => (Some(converted), None),
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
+        let shard = self.shard(&offer.key.provider);
+        let limits = shard.map_or_else(Limits::default, |shard| shard.limits());
+        let age = match entry.read_at {
+            Some(read) => Some(now.duration_since(read)),
+            None => offer.price.observed_at.map(|at| now.duration_since(at)),
+        };
+        let limit = match entry.read_at {
+            Some(_) => limits.of_billing(offer.key.billing_model),
+            None => BUNDLED_MAX_AGE,
+        };
+        // What the operator sets does not age.
+        let ages = offer.price.kind != PriceKind::Configured;
+        let stale = age.filter(|age| ages && *age > limit);
         Assessed {
             converted,
             fx_error,
-            not_launchable: self.not_launchable(entry, now),
-            spot: self.spot_standing(entry),
+            not_launchable: not_launchable(entry, stale, shard.is_some_and(|s| s.is_live())),
+            spot: entry.spot,
+            stale: stale.is_some(),
             entry: entry.clone(),
         }
     }
-
-    fn not_launchable(&self, entry: &Entry, now: Timestamp) -> Option<NotLaunchable> {
-        let offer = &entry.offer;
-        let provider = || offer.key.provider.to_string();
-        if entry.read_at.is_none() {
-            return Some(match self.connected.contains_key(&offer.key.provider) {
-                true => NotLaunchable::NotInAccount { provider: provider() },
-                false => NotLaunchable::ConnectAccount { provider: provider() },
-            });
-        }
-        if !offer.launchable {
-            return Some(NotLaunchable::NotNow { provider: provider() });
-        }
-        if let Some(age) = self.stale_for(entry, now) {
-            let age_seconds = age.as_secs();
-            return Some(NotLaunchable::StalePrice { provider: provider(), age_seconds });
-        }
-        (offer.stock == Stock::SoldOut).then_some(NotLaunchable::SoldOut)
-    }
-
-    fn spot_standing(&self, entry: &Entry) -> Option<SpotStanding> {
-        let key = &entry.offer.key;
-        if key.billing_model != BillingModel::Spot {
-            return None;
-        }
-        let spot = entry.offer.price.state.known()?;
-        let zones = if key.zone.is_some() { vec![None, key.zone.clone()] } else { vec![None] };
-        let on_demand = zones
-            .into_iter()
-            .filter_map(|zone| {
-                let twin = OfferKey { zone, billing_model: BillingModel::OnDemand, ..key.clone() };
-                self.get(&twin)?.offer.price.state.known()
-            })
-            .filter(|price| price.currency == spot.currency)
-            .map(|price| price.amount)
-            .min()?;
-        let saved = on_demand.checked_sub(spot.amount)?;
-        // Clouds round spot prices to four digits: up to half a unit of these is no difference.
-        let tolerance = Decimal::new(5, 5);
-        if saved <= -tolerance {
-            return Some(SpotStanding::Above);
-        }
-        if saved <= tolerance {
-            return Some(SpotStanding::NoSaving);
-        }
-        let percent = saved.checked_mul(Decimal::ONE_HUNDRED)?.checked_div(on_demand)?.trunc();
-        Some(SpotStanding::Saves(u32::try_from(percent.mantissa()).unwrap_or(0)))
-    }
 }
 
-/// Sorted by key; among equal keys by content, so that the order of rows decides nothing.
-fn sorted(offers: &[Offer]) -> Vec<&Offer> {
-    let mut offers: Vec<&Offer> = offers.iter().collect();
-    offers.sort_by(|a, b| a.key.cmp(&b.key).then_with(|| text(a).cmp(&text(b))));
-    offers
+fn not_launchable(
+    entry: &Entry,
+    stale: Option<SignedDuration>,
+    connected: bool,
+) -> Option<NotLaunchable> {
+    let offer = &entry.offer;
+    let provider = || offer.key.provider.to_string();
+    if entry.read_at.is_none() {
+        return Some(match connected {
+            true => NotLaunchable::NotInAccount { provider: provider() },
+            false => NotLaunchable::ConnectAccount { provider: provider() },
+        });
+    }
+    if !offer.launchable {
+        return Some(match offer.price.kind {
+            // Read from a public list: it takes an account to launch it.
+            PriceKind::List | PriceKind::Bundled => {
+                NotLaunchable::ConnectAccount { provider: provider() }
+            }
+            PriceKind::Account | PriceKind::Configured => {
+                NotLaunchable::NotNow { provider: provider() }
+            }
+        });
+    }
+    if let Some(age) = stale {
+        let age_seconds = age.as_secs();
+        return Some(NotLaunchable::StalePrice { provider: provider(), age_seconds });
+    }
+    (offer.stock == Stock::SoldOut).then_some(NotLaunchable::SoldOut)
+}
+
+pub(crate) fn bundled_of(provider: &ProviderId) -> Vec<Arc<Offer>> {
+    let all = &Bundled::get().offers;
+    let start = all.partition_point(|offer| offer.key.provider < *provider);
+    let end = all.partition_point(|offer| offer.key.provider <= *provider);
+    all[start..end].to_vec()
 }
 
 fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
-}
-
-fn content(parts: &Parts, live: &BTreeMap<OfferKey, (Arc<Offer>, Timestamp)>) -> Vec<u8> {
-    let mut content = Vec::new();
-    let mut line = |text: String| {
-        content.extend_from_slice(text.as_bytes());
-        content.push(b'\n');
-    };
-    for provider in parts.sheets.keys() {
-        line(format!("sheet {provider}"));
-    }
-    for (offer, _) in live.values() {
-        let mut offer = offer.as_ref().clone();
-        offer.price.observed_at = None;
-        line(text(&offer));
-    }
-    for rate in parts.fx.rates() {
-        line(text(rate));
-    }
-    line(format!("limits {} {:?}", parts.fx.max_age_days(), parts.sheet_max_age));
-    content
 }

@@ -266,7 +266,7 @@ mod tests {
     fn bundled_rates_cover_every_bundled_currency() {
         let table = FxTable::bundled();
         for row in &crate::snapshot::Bundled::get().offers {
-            let money = row.offer.price.state.known().unwrap().per_hour();
+            let money = row.price.state.known().unwrap().per_hour();
             let converted =
                 table.convert(money, Currency::CNY, at("2026-11-20T00:00:00Z")).unwrap();
             assert_eq!(converted.rate.is_none(), money.currency == Currency::CNY);

@@ -8,26 +8,33 @@
 
 #![deny(clippy::float_arithmetic)]
 
+pub mod canonical;
 pub mod catalogue;
 pub mod codes;
 pub mod fx;
 pub mod http;
+pub mod listing;
 pub mod quote;
 pub mod reason;
 pub mod request;
 pub mod resolve;
 pub mod rows;
+mod select;
 pub mod service;
+pub mod shard;
 pub mod snapshot;
 pub mod suggest;
+mod summary;
 
+pub use canonical::{QUOTE_VALID_SECONDS, QuoteRef};
 pub use catalogue::{
-    Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding, Standing,
+    Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding, Standing, Trouble,
 };
 pub use codes::CodeBook;
 pub use fx::{Converted, FxError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable};
 pub use http::router;
-pub use quote::{Query, Quote, Recommended, Rejection, TaskType};
+pub use listing::Listed;
+pub use quote::{Policy, Query, Quote, Recommended, Rejection, TaskType};
 pub use reason::{Reason, Tag};
 pub use request::{ListRequest, Problem, RequestError};
 pub use resolve::ResolveError;
@@ -36,5 +43,6 @@ pub use rows::{
     four_decimals,
 };
 pub use service::{PriceOptions, PriceService};
-pub use snapshot::{Bundled, BundledOffer, Note};
+pub use shard::{Limits, Shard, ShardFileError};
+pub use snapshot::Bundled;
 pub use suggest::suggest;

@@ -1,19 +1,16 @@
 //! Quotes: a deterministic answer to "which offer", with reasons, that can be replayed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runwhere_model::offer::Stock;
-use runwhere_model::{BillingModel, GpuModelId, OfferKey, PriceState};
+use runwhere_model::{BillingModel, GpuModelId, Mark, OfferDetails};
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::catalogue::{Assessed, Audience, Catalogue, Entry, SHOWN, SpotStanding, Standing};
+use crate::catalogue::{Assessed, Audience, Catalogue, SHOWN, SpotStanding, Standing};
 use crate::reason::{Reason, Tag};
-use crate::snapshot::Note;
+use crate::select::Found;
 
 /// What the GPUs are for. Prices do not depend on it yet; it is part of the quote's identity.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -26,6 +23,17 @@ pub enum TaskType {
     Inference,
     /// An interactive environment.
     Notebook,
+}
+
+/// What decides between offers that all can be launched.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// The price.
+    #[default]
+    Price,
+    /// The price, spot prices raised by the share of machines that are taken back.
+    Reclaim,
 }
 
 /// A question for offers.
@@ -47,6 +55,20 @@ pub struct Query {
     pub provider: Option<String>,
     /// Only offers of this region.
     pub region: Option<String>,
+    /// Only offers of this zone.
+    pub zone: Option<String>,
+    /// Only offers whose source states this two-letter country.
+    pub country: Option<String>,
+    /// At least this much main memory, in MiB.
+    pub min_memory_mib: Option<u64>,
+    /// At least this many virtual CPUs.
+    pub min_vcpus: Option<u32>,
+    /// Only prices that are not older than prices of their kind may be.
+    pub fresh_only: bool,
+    /// What decides.
+    pub policy: Policy,
+    /// Regions that come before all others, the first before the second.
+    pub prefer_regions: Vec<String>,
     /// Who asks.
     pub audience: Audience,
 }
@@ -63,6 +85,13 @@ impl Query {
             top_n: 5,
             provider: None,
             region: None,
+            zone: None,
+            country: None,
+            min_memory_mib: None,
+            min_vcpus: None,
+            fresh_only: false,
+            policy: Policy::Price,
+            prefer_regions: Vec::new(),
             audience: Audience::Public,
         }
     }
@@ -76,8 +105,14 @@ pub enum Rejection {
     GpuCount,
     /// A share of one GPU.
     Fraction,
-    /// Another provider or region than asked for.
+    /// Sold in another form than on demand or spot: a block in the future, a host, with Windows.
+    Form,
+    /// Another provider, region, zone or country than asked for.
     Place,
+    /// A smaller machine than asked for.
+    Size,
+    /// The price is too old.
+    Stale,
     /// Spot, and spot was excluded.
     Spot,
     /// Not sold there, says the source.
@@ -132,13 +167,13 @@ impl Catalogue {
         let mut rejected = BTreeMap::new();
         let (matching, recommendations) = match query.gpu {
             Some(gpu) => {
-                let matching = self.matching(gpu, query, as_of, &mut rejected);
-                (matching.len(), recommend(&matching, query.top_n))
+                let found = self.select(gpu, query, as_of, &mut rejected);
+                (found.matching, self.recommend(&found, query, as_of))
             }
             None => self.across_models(query, as_of, &mut rejected),
         };
         Quote {
-            id: self.quote_id(query, as_of),
+            id: crate::canonical::quote_id(self, query, as_of),
             snapshot_id: self.snapshot_id().to_owned(),
             as_of,
             recommendations,
@@ -155,10 +190,11 @@ impl Catalogue {
     ) -> (usize, Vec<Recommended>) {
         let mut total = 0;
         let mut best: Vec<Recommended> = Vec::new();
+        let one = Query { top_n: 1, ..query.clone() };
         for gpu in self.gpus() {
-            let matching = self.matching(gpu, query, as_of, rejected);
-            total += matching.len();
-            best.extend(recommend(&matching, 1));
+            let found = self.select(gpu, &one, as_of, rejected);
+            total += found.matching;
+            best.extend(self.recommend(&found, &one, as_of));
         }
         best.sort_by(|a, b| a.assessed.order(&b.assessed));
         best.truncate(query.top_n);
@@ -171,140 +207,69 @@ impl Catalogue {
         (total, best)
     }
 
-    fn matching(
-        &self,
-        gpu: GpuModelId,
-        query: &Query,
-        as_of: Timestamp,
-        rejected: &mut BTreeMap<Rejection, usize>,
-    ) -> Vec<Assessed> {
-        let mut matching = Vec::new();
-        for entry in self.of_gpu(gpu).filter(|e| Self::visible(e, query.audience)) {
-            match self.judge(entry, query, as_of) {
-                Ok(assessed) => matching.push(assessed),
-                Err(class) => *rejected.entry(class).or_insert(0) += 1,
-            }
-        }
-        matching.sort_by(Assessed::order);
-        matching
-    }
-
-    fn judge(
-        &self,
-        entry: &Arc<Entry>,
-        query: &Query,
-        as_of: Timestamp,
-    ) -> Result<Assessed, Rejection> {
-        let offer = &entry.offer;
-        match offer.gpu_count.as_whole() {
-            None => return Err(Rejection::Fraction),
-            Some(count) if count != query.gpu_count => return Err(Rejection::GpuCount),
-            Some(_) => {}
-        }
-        let provider = query.provider.as_deref().is_none_or(|p| p == offer.key.provider.as_str());
-        let region = query.region.is_none() || query.region == offer.key.region;
-        if !provider || !region {
-            return Err(Rejection::Place);
-        }
-        if offer.key.billing_model == BillingModel::Spot && !query.spot_allowed {
-            return Err(Rejection::Spot);
-        }
-        if offer.price.state == PriceState::NotOffered {
-            return Err(Rejection::NotOffered);
-        }
-        if offer.stock == Stock::SoldOut && !offer.launchable {
-            return Err(Rejection::SoldOut);
-        }
-        let assessed = self.assess(entry, as_of);
-        if let Some(ceiling) = query.max_hourly_price {
-            let Some(converted) = &assessed.converted else {
-                return Err(match assessed.fx_error {
-                    Some(_) => Rejection::ExchangeRate,
-                    None => Rejection::PriceUnknown,
-                });
-            };
-            // An old rate may order reference prices; it may not let a launch under a ceiling.
-            if converted.stale && assessed.standing() != Standing::Reference {
-                return Err(Rejection::ExchangeRate);
-            }
-            if converted.money.amount > ceiling {
-                return Err(Rejection::AboveMaxPrice);
-            }
-        }
-        Ok(assessed)
-    }
-
-    /// The identity of an answer. Of time only what changes the answer is part of it: which offers
-    /// and which rates are too old.
-    fn quote_id(&self, query: &Query, as_of: Timestamp) -> String {
-        let day = as_of.to_zoned_datetime(TimeZone::UTC).date();
-        let stale_rates: Vec<String> = self
-            .fx()
-            .rates()
-            .filter(|rate| {
-                let age = rate.date.until(day).map_or(i64::MAX, |span| i64::from(span.get_days()));
-                age > i64::from(self.fx().max_age_days())
+    fn recommend(&self, found: &Found<'_>, query: &Query, as_of: Timestamp) -> Vec<Recommended> {
+        found
+            .best
+            .iter()
+            .map(|picked| self.assess(&picked.shard.entry(picked.at), as_of))
+            .enumerate()
+            .map(|(at, assessed)| {
+                let standing = assessed.standing();
+                let mut said = Vec::new();
+                if at == 0 && assessed.amount().is_some() {
+                    said.extend(self.claim(found, query, &assessed));
+                }
+                if query.policy == Policy::Reclaim
+                    && assessed.entry.offer.key.billing_model == BillingModel::Spot
+                {
+                    let percent = reclaim_percent(assessed.entry.offer.details.as_deref());
+                    said.push(Reason::ReclaimRisk { percent: percent.to_string() });
+                }
+                said.extend(reasons(&assessed));
+                Recommended {
+                    rank: at + 1,
+                    score: score(found.lowest.get(&standing).copied(), assessed.amount()),
+                    tag: match (at, standing) {
+                        (0, Standing::Now) => Tag::Recommended,
+                        (_, Standing::Now) => Tag::Alternative,
+                        (_, Standing::Waits) => Tag::Waits,
+                        (_, Standing::Reference) => Tag::Reference,
+                    },
+                    reasons: said,
+                    assessed,
+                }
             })
-            .map(|rate| format!("{}-{}", rate.from, rate.to))
-            .collect();
-        let stale_offers: Vec<String> = self.stale(as_of).map(OfferKey::to_string).collect();
-        let canonical = serde_json::json!({
-            "gpu": query.gpu,
-            "gpu_count": query.gpu_count,
-            "task_type": query.task_type,
-            "spot_allowed": query.spot_allowed,
-            "max_hourly_price": query.max_hourly_price.map(|price| price.normalize().to_string()),
-            "top_n": query.top_n,
-            "provider": query.provider,
-            "region": query.region,
-            "audience": query.audience,
-            "stale_offers": stale_offers,
-            "stale_rates": stale_rates,
-        });
-        let mut hasher = Sha256::new();
-        hasher.update(self.snapshot_id().as_bytes());
-        hasher.update([0]);
-        hasher.update(canonical.to_string().as_bytes());
-        hex::encode(hasher.finalize())
+            .collect()
+    }
+
+    /// What may be said of the first: "the cheapest" only where its price is fresh and its source
+    /// was read whole; and what could not be compared.
+    fn claim(&self, found: &Found<'_>, query: &Query, first: &Assessed) -> Vec<Reason> {
+        let provider = &first.entry.offer.key.provider;
+        let sound = !first.stale && !self.troubles().contains_key(provider);
+        let mut said = Vec::new();
+        if sound && query.policy == Policy::Price && query.prefer_regions.is_empty() {
+            match first.standing() {
+                Standing::Now => said.push(Reason::CheapestLaunchable { of: found.launchable }),
+                Standing::Reference => said.push(Reason::CheapestListed { of: found.matching }),
+                Standing::Waits => {}
+            }
+        }
+        let missing: Vec<String> =
+            self.troubles().keys().take(5).map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            said.push(Reason::SourcesIncomplete { providers: missing.join(", ") });
+        }
+        said
     }
 }
 
-fn recommend(matching: &[Assessed], top_n: usize) -> Vec<Recommended> {
-    let launchable = matching.iter().filter(|assessed| assessed.launchable()).count();
-    let mut lowest: BTreeMap<Standing, Decimal> = BTreeMap::new();
-    for assessed in matching {
-        if let Some(amount) = assessed.amount() {
-            let least = lowest.entry(assessed.standing()).or_insert(amount);
-            *least = amount.min(*least);
-        }
-    }
-    matching
-        .iter()
-        .take(top_n)
-        .enumerate()
-        .map(|(at, assessed)| {
-            let standing = assessed.standing();
-            let first = match (at, assessed.amount().is_some(), standing) {
-                (0, true, Standing::Now) => Some(Reason::CheapestLaunchable { of: launchable }),
-                (0, true, Standing::Reference) => {
-                    Some(Reason::CheapestListed { of: matching.len() })
-                }
-                _ => None,
-            };
-            Recommended {
-                rank: at + 1,
-                score: score(lowest.get(&standing).copied(), assessed.amount()),
-                tag: match (at, standing) {
-                    (0, Standing::Now) => Tag::Recommended,
-                    (_, Standing::Now) => Tag::Alternative,
-                    (_, Standing::Waits) => Tag::Waits,
-                    (_, Standing::Reference) => Tag::Reference,
-                },
-                reasons: first.into_iter().chain(reasons(assessed)).collect(),
-                assessed: assessed.clone(),
-            }
-        })
-        .collect()
+/// Percent by which a spot price is raised for comparison where its provider states none.
+pub const ASSUMED_RECLAIM_PERCENT: Decimal = Decimal::from_parts(20, 0, 0, false, 0);
+
+/// Percent of like machines that are taken back: the provider's word, else an assumption.
+pub(crate) fn reclaim_percent(details: Option<&OfferDetails>) -> Decimal {
+    details.and_then(|details| details.reclaim_percent).unwrap_or(ASSUMED_RECLAIM_PERCENT)
 }
 
 fn score(lowest: Option<Decimal>, amount: Option<Decimal>) -> Option<Decimal> {
@@ -342,12 +307,18 @@ pub fn reasons(assessed: &Assessed) -> Vec<Reason> {
                 let (date, age_days) = (rate.date.to_string(), converted.age_days);
                 reasons.push(Reason::OldRate { date, age_days });
             }
-            if assessed.entry.note == Some(Note::CurrencyAssumed) {
+            if offer.marks.has(Mark::CurrencyAssumed) {
                 let currency = price.currency.code().to_owned();
                 reasons.push(Reason::CurrencyAssumed { currency });
             }
-            if assessed.entry.note == Some(Note::FromPrice) {
+            if offer.marks.has(Mark::FromPrice) {
                 reasons.push(Reason::FromPrice);
+            }
+            if offer.marks.has(Mark::Statistical) {
+                reasons.push(Reason::Statistical);
+            }
+            if offer.marks.has(Mark::Floor) {
+                reasons.push(Reason::Floor);
             }
             if assessed.entry.read_at.is_none() {
                 reasons.push(match offer.price.observed_at {

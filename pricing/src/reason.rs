@@ -67,6 +67,20 @@ pub enum Reason {
     },
     /// A "from" price.
     FromPrice,
+    /// A median of several offers.
+    Statistical,
+    /// The least bid.
+    Floor,
+    /// Raised for comparison by the share of machines that are taken back.
+    ReclaimRisk {
+        /// Percent, as text.
+        percent: String,
+    },
+    /// These sources could not be read (whole): a lower price may exist there.
+    SourcesIncomplete {
+        /// Which.
+        providers: String,
+    },
 }
 
 impl Reason {
@@ -98,6 +112,12 @@ impl Reason {
             Self::PriceOf { date } => format!("{date} 的价格"),
             Self::CurrencyAssumed { currency } => format!("来源未注明币种，按 {currency} 计"),
             Self::FromPrice => "来源为起价".to_owned(),
+            Self::Statistical => "多个报价的中位数，非实际报价".to_owned(),
+            Self::Floor => "最低出价，实际费用可能更高".to_owned(),
+            Self::ReclaimRisk { percent } => format!("比较时按 {percent}% 回收风险上浮"),
+            Self::SourcesIncomplete { providers } => {
+                format!("未能完整读取 {providers}，那里可能有更低价")
+            }
         }
     }
 
@@ -127,6 +147,14 @@ impl Reason {
                 format!("the source names no currency, {currency} assumed")
             }
             Self::FromPrice => "a \"from\" price".to_owned(),
+            Self::Statistical => "a median of several offers, not a quote".to_owned(),
+            Self::Floor => "the least bid, the cost may be higher".to_owned(),
+            Self::ReclaimRisk { percent } => {
+                format!("raised by {percent}% reclaim risk for the comparison")
+            }
+            Self::SourcesIncomplete { providers } => {
+                format!("{providers} could not be read whole and may be cheaper")
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked for, as it arrives, and what is wrong with it.
 
-use runwhere_model::{BillingModel, Lang};
+use runwhere_model::{BillingModel, GpuCount, Lang, Stock};
+use rust_decimal::Decimal;
 
 /// Rows per page when nothing is said; the published client asks for these.
 pub const DEFAULT_LIMIT: usize = 20;
@@ -20,6 +21,24 @@ pub struct ListRequest {
     pub billing_model: Option<BillingModel>,
     /// Only this region.
     pub region: Option<String>,
+    /// Only this zone.
+    pub zone: Option<String>,
+    /// Only offers whose source states this two-letter country.
+    pub country: Option<String>,
+    /// Only this number of GPUs (`8`, `1/6`).
+    pub gpu_count: Option<GpuCount>,
+    /// At least this much main memory, in MiB.
+    pub min_memory_mib: Option<u64>,
+    /// At most this price per hour in CNY, exact; unknown prices do not pass.
+    pub max_price: Option<Decimal>,
+    /// Only what has this stock.
+    pub stock: Option<Stock>,
+    /// Only prices read within this many seconds; prices without a date do not pass.
+    pub max_age_seconds: Option<i64>,
+    /// Only prices that are not older than prices of their kind may be.
+    pub fresh_only: bool,
+    /// Other forms than on demand and spot too (blocks, hosts, Windows).
+    pub all_forms: bool,
     /// Those that can be had (true), or those that are sold out or not offered (false).
     pub active: bool,
     /// Only what can be launched now.
@@ -37,6 +56,15 @@ impl Default for ListRequest {
             provider: None,
             billing_model: None,
             region: None,
+            zone: None,
+            country: None,
+            gpu_count: None,
+            min_memory_mib: None,
+            max_price: None,
+            stock: None,
+            max_age_seconds: None,
+            fresh_only: false,
+            all_forms: false,
             active: true,
             launchable_only: false,
             limit: DEFAULT_LIMIT,

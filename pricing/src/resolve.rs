@@ -5,6 +5,7 @@ use std::sync::Arc;
 use runwhere_model::{Lang, OfferCode, OfferKey};
 
 use crate::catalogue::{Catalogue, Entry};
+use crate::shard::Shard;
 
 /// Why a text names no offer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -77,7 +78,7 @@ impl Catalogue {
     ///
     /// Some clouds write their types in any letter case: a key that differs from exactly one offer
     /// in case only is that offer.
-    pub fn resolve(&self, text: &str) -> Result<&Arc<Entry>, ResolveError> {
+    pub fn resolve(&self, text: &str) -> Result<Arc<Entry>, ResolveError> {
         let text = text.trim();
         if text.len() > LONGEST {
             return Err(ResolveError::Malformed("the text is too long".to_owned()));
@@ -94,17 +95,42 @@ impl Catalogue {
         if let Some(entry) = self.get(&key) {
             return Ok(entry);
         }
-        let printed = key.to_string();
-        let mut alike = self
-            .entries()
-            .iter()
-            .filter(|entry| entry.offer.key.to_string().eq_ignore_ascii_case(&printed));
-        let Some(entry) = alike.next() else { return Err(ResolveError::Unknown(printed)) };
-        let others: Vec<OfferKey> = alike.map(|other| other.offer.key.clone()).collect();
-        if others.is_empty() {
-            return Ok(entry);
+        let mut alike = self.alike(&key);
+        match alike.len() {
+            0 => Err(ResolveError::Unknown(key.to_string())),
+            1 => Ok(alike.remove(0)),
+            _ => Err(ResolveError::Ambiguous {
+                text: key.to_string(),
+                keys: alike.iter().map(|entry| entry.offer.key.clone()).collect(),
+            }),
         }
-        let keys = std::iter::once(entry.offer.key.clone()).chain(others).collect();
-        Err(ResolveError::Ambiguous { text: printed, keys })
+    }
+
+    /// The offers whose keys differ from a key in letter case only.
+    fn alike(&self, key: &OfferKey) -> Vec<Arc<Entry>> {
+        let same = |a: Option<&str>, b: Option<&str>| match (a, b) {
+            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            (a, b) => a == b,
+        };
+        let of_provider = self
+            .shards()
+            .iter()
+            .filter(|shard| shard.provider().as_str().eq_ignore_ascii_case(key.provider.as_str()));
+        let in_shard = |shard: &Arc<Shard>| {
+            let shard = Arc::clone(shard);
+            let places: Vec<u32> = (0..)
+                .zip(shard.rows())
+                .filter(|(_, row)| {
+                    let (region, zone, billing, instance_type) = shard.parts(row);
+                    billing == key.billing_model
+                        && instance_type.eq_ignore_ascii_case(&key.instance_type)
+                        && same(region, key.region.as_deref())
+                        && same(zone, key.zone.as_deref())
+                })
+                .map(|(at, _)| at)
+                .collect();
+            places.into_iter().map(move |at| shard.entry(at))
+        };
+        of_provider.flat_map(in_shard).collect()
     }
 }

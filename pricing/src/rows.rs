@@ -1,16 +1,18 @@
 //! Offers as rows for people and programs: plain values, the same in process and over HTTP.
 
 use jiff::Timestamp;
-use runwhere_model::{GpuModelId, Lang, PriceKind};
+use runwhere_model::{
+    GpuModelId, Lang, Mark, OfferDetails, PriceKind, PriceState, ProviderId, Stock,
+};
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Assessed, NotLaunchable, SpotStanding};
+use crate::canonical::expires_at;
+use crate::catalogue::{Assessed, NotLaunchable, SpotStanding, Trouble};
 use crate::quote::{Quote, Recommended, Rejection};
 use crate::reason::{self, Reason, Tag};
-use crate::snapshot::Note;
 
 /// A mark on a row.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -40,6 +42,28 @@ pub enum Flag {
     FromPrice,
     /// A share of one GPU.
     Fraction,
+    /// The source says it is not sold there.
+    NotOffered,
+    /// The price is older than prices of its kind may be.
+    Stale,
+    /// The source states another GPU memory than the model has.
+    MemoryCorrected,
+    /// The GPU's name is not known here.
+    Unmapped,
+    /// A median of several offers.
+    Statistical,
+    /// The least bid.
+    Floor,
+    /// Another cloud's machine.
+    Resold,
+    /// The offer ends with its id.
+    Ephemeral,
+    /// The source had several prices; the highest is shown.
+    Duplicated,
+    /// The sum of parts.
+    Summed,
+    /// Typed in from a price page.
+    Manual,
 }
 
 /// One offer.
@@ -65,8 +89,13 @@ pub struct OfferRow {
     pub gpu_type: Option<GpuModelId>,
     /// Number of GPUs: `8`, or a share of one such as `1/6`.
     pub gpu_count: String,
+    /// The provider's own name of the GPU.
+    pub gpu_raw: String,
     /// Memory of one whole GPU in GiB.
     pub gpu_memory_gb: Option<u32>,
+    /// Memory of one GPU in MiB as the source states it; flagged where the model has another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_stated_mib: Option<u64>,
     /// Virtual CPUs.
     pub vcpus: Option<u32>,
     /// Main memory in MiB.
@@ -85,14 +114,28 @@ pub struct OfferRow {
     pub fx_date: Option<String>,
     /// Who stated the rate.
     pub fx_source: Option<String>,
+    /// `known`, `unknown` or `not_offered`.
+    pub price_state: String,
+    /// Price of one GPU in the original currency; every digit, else 28.
+    pub price_per_gpu: Option<String>,
+    /// `in_stock`, `low`, `sold_out` or `unstated`.
+    pub stock: Stock,
     /// Whose price it is.
     pub price_kind: PriceKind,
     /// Where the price was read.
     pub source: String,
     /// When; absent = unknown.
     pub observed_at: Option<Timestamp>,
+    /// Since when it holds, by the provider's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_at: Option<Timestamp>,
     /// Age of the price in seconds; absent = unknown.
     pub age: Option<i64>,
+    /// The price is older than prices of its kind may be.
+    pub stale: bool,
+    /// Parts of the price, steps, other prices, disk, origin; absent where there is nothing to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<OfferDetails>,
     /// Whether a connected account can launch it now.
     pub launchable: bool,
     /// Why not: code and parameters.
@@ -131,6 +174,8 @@ pub struct QuoteReply {
     pub snapshot_id: String,
     /// The instant for which it holds.
     pub as_of: Timestamp,
+    /// Until when it may be acted on; later, ask again.
+    pub expires_at: Timestamp,
     /// Best first.
     pub recommendations: Vec<RecommendationRow>,
     /// How many offers match in all.
@@ -196,6 +241,9 @@ pub struct SummaryReply {
     pub staleness_seconds: Option<i64>,
     /// State of the catalogue.
     pub snapshot_id: String,
+    /// Sources that could not be read (whole), with what is wrong.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub troubles: BTreeMap<ProviderId, Trouble>,
 }
 
 /// An amount on the wire: four decimals, half up.
@@ -237,6 +285,8 @@ impl OfferRow {
             gpu_model: model.map_or_else(|| plain(&offer.gpu_raw), |model| model.name.to_owned()),
             gpu_type: offer.gpu,
             gpu_count: offer.gpu_count.to_string(),
+            gpu_raw: plain(&offer.gpu_raw),
+            gpu_memory_stated_mib: offer.gpu_memory_mib,
             gpu_memory_gb: model.map(|model| model.memory_gib).filter(|memory| *memory > 0),
             vcpus: offer.vcpus,
             memory_mib: offer.memory_mib,
@@ -247,9 +297,24 @@ impl OfferRow {
             fx_rate: rate.map(|rate| rate.rate.to_string()),
             fx_date: rate.map(|rate| rate.date.to_string()),
             fx_source: rate.map(|rate| plain(&rate.source)),
+            price_state: match offer.price.state {
+                PriceState::Known { .. } => "known",
+                PriceState::Unknown => "unknown",
+                PriceState::NotOffered => "not_offered",
+            }
+            .to_owned(),
+            price_per_gpu: known.and_then(|price| {
+                let (numerator, denominator) = offer.gpu_count.parts();
+                let whole = price.amount.checked_mul(Decimal::from(denominator))?;
+                Some(whole.checked_div(Decimal::from(numerator))?.normalize().to_string())
+            }),
+            stock: offer.stock,
             price_kind: offer.price.kind,
             source: plain(&offer.price.source),
             observed_at: offer.price.observed_at,
+            effective_at: offer.price.effective_at,
+            stale: assessed.stale,
+            details: offer.details.as_deref().cloned(),
             age: offer.price.observed_at.map(|at| now.duration_since(at).as_secs().max(0)),
             launchable: assessed.launchable(),
             not_launchable_text: assessed.not_launchable.as_ref().map(|why| why.text(lang)),
@@ -269,7 +334,9 @@ pub(crate) fn per_gpu(assessed: &Assessed) -> Option<Decimal> {
 fn flags(assessed: &Assessed) -> Vec<Flag> {
     let offer = &assessed.entry.offer;
     let stale = assessed.converted.as_ref().is_some_and(|converted| converted.stale);
-    let note = assessed.entry.note;
+    let marks = offer.marks;
+    let memory = offer.gpu.zip(offer.gpu_memory_mib);
+    let corrected = memory.is_some_and(|(gpu, stated)| !gpu.model().memory_fits(stated));
     [
         (offer.price.kind == PriceKind::Bundled, Flag::Bundled),
         (offer.pretended, Flag::Pretended),
@@ -279,10 +346,21 @@ fn flags(assessed: &Assessed) -> Vec<Flag> {
         (assessed.fx_error.is_some(), Flag::NoRate),
         (assessed.spot == Some(SpotStanding::NoSaving), Flag::SpotNoSaving),
         (assessed.spot == Some(SpotStanding::Above), Flag::SpotAboveOnDemand),
-        (note == Some(Note::CurrencyAssumed), Flag::CurrencyAssumed),
-        (note == Some(Note::CountCorrected), Flag::CountCorrected),
-        (note == Some(Note::FromPrice), Flag::FromPrice),
+        (marks.has(Mark::CurrencyAssumed), Flag::CurrencyAssumed),
+        (marks.has(Mark::CountCorrected), Flag::CountCorrected),
+        (marks.has(Mark::FromPrice), Flag::FromPrice),
         (offer.gpu_count.as_whole().is_none(), Flag::Fraction),
+        (offer.price.state == PriceState::NotOffered, Flag::NotOffered),
+        (assessed.stale, Flag::Stale),
+        (corrected || marks.has(Mark::MemoryCorrected), Flag::MemoryCorrected),
+        (offer.gpu.is_none() && !offer.gpu_raw.is_empty(), Flag::Unmapped),
+        (marks.has(Mark::Statistical), Flag::Statistical),
+        (marks.has(Mark::Floor), Flag::Floor),
+        (marks.has(Mark::Resold), Flag::Resold),
+        (marks.has(Mark::Ephemeral), Flag::Ephemeral),
+        (marks.has(Mark::Duplicated), Flag::Duplicated),
+        (marks.has(Mark::Summed), Flag::Summed),
+        (marks.has(Mark::Manual), Flag::Manual),
     ]
     .into_iter()
     .filter_map(|(holds, flag)| holds.then_some(flag))
@@ -312,6 +390,7 @@ impl QuoteReply {
             quote_id: Some(quote.id.clone()),
             snapshot_id: quote.snapshot_id.clone(),
             as_of: quote.as_of,
+            expires_at: expires_at(quote.as_of),
             recommendations: quote.recommendations.iter().map(row).collect(),
             matching: quote.matching,
             rejected: quote.rejected.clone(),

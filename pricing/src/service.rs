@@ -4,23 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::SignedDuration;
-use runwhere_model::offer::Stock;
-use runwhere_model::{
-    BillingModel, GpuModel, GpuModelId, Lang, OfferCode, OfferKey, OfferSheet, PriceState,
-    ProviderId,
-};
+use runwhere_model::{GpuModel, Lang, OfferCode, OfferKey, OfferSheet, ProviderId};
 use runwhere_providers::Clock;
 
-use crate::catalogue::{Assessed, Audience, Catalogue, DEFAULT_SHEET_MAX_AGE, Entry, Parts};
+use crate::catalogue::{
+    Assessed, Audience, Catalogue, DEFAULT_SHEET_MAX_AGE, Entry, Trouble, bundled_of,
+};
 use crate::codes::CodeBook;
 use crate::fx::FxTable;
+use crate::listing::Wanted;
 use crate::quote::{Query, Quote};
 use crate::request::{ListRequest, MAX_LIMIT, Problem, RequestError};
 use crate::resolve::ResolveError;
-use crate::rows::{
-    OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply, SummaryRow, four_decimals,
-    per_gpu, plain,
-};
+use crate::rows::{OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply};
+use crate::shard::{Limits, Shard, ShardParts};
 use crate::suggest::suggest;
 
 /// How a price service is set up.
@@ -47,10 +44,12 @@ impl Default for PriceOptions {
     }
 }
 
+/// What changes when sheets and rates come; one at a time.
 #[derive(Debug)]
 struct Making {
-    parts: Parts,
     codes: CodeBook,
+    bundled: bool,
+    limits: Limits,
 }
 
 /// Answers price questions from an immutable catalogue. A new sheet makes a new catalogue; who
@@ -65,19 +64,19 @@ pub struct PriceService {
 impl PriceService {
     /// A service without connected providers.
     pub fn new(clock: Arc<dyn Clock>, options: PriceOptions) -> Self {
-        let parts = Parts {
-            sheets: BTreeMap::new(),
-            fx: options.fx,
-            sheet_max_age: options.sheet_max_age,
-            bundled: options.bundled,
-        };
         let mut codes = options.codes;
-        let catalogue = Arc::new(Catalogue::build(&parts, &mut codes));
-        Self { clock, making: Mutex::new(Making { parts, codes }), current: RwLock::new(catalogue) }
+        let catalogue = Catalogue::empty(options.fx, options.bundled, &mut codes);
+        let limits = Limits::of(options.sheet_max_age);
+        let making = Making { codes, bundled: options.bundled, limits };
+        Self { clock, making: Mutex::new(making), current: RwLock::new(Arc::new(catalogue)) }
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
         self.clock.now()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     /// The catalogue of now. Several questions to one catalogue give answers that fit together.
@@ -86,57 +85,117 @@ impl PriceService {
     }
 
     /// Takes a provider's new sheet. A complete one replaces the last; of an incomplete one only
-    /// the offers it has are replaced, so that a page that failed takes nothing away.
-    pub fn replace_sheet(&self, provider: ProviderId, mut sheet: OfferSheet) {
-        self.change(|parts| {
-            if let (false, Some(old)) = (sheet.complete, parts.sheets.get(&provider)) {
-                let seen: BTreeSet<OfferKey> =
-                    sheet.offers.iter().map(|offer| offer.key.clone()).collect();
-                for unseen in old.offers.iter().filter(|offer| !seen.contains(&offer.key)) {
-                    let mut unseen = unseen.clone();
-                    // What was not seen again is as old as it was.
-                    unseen.price.observed_at.get_or_insert(old.observed_at);
-                    sheet.offers.push(unseen);
+    /// the offers it has are replaced, so that a page that failed takes nothing away. "Unchanged"
+    /// confirms the last.
+    pub fn replace_sheet(&self, provider: ProviderId, sheet: OfferSheet) {
+        self.take_sheet(&provider, sheet, None, None);
+    }
+
+    /// As [`Self::replace_sheet`], with how long its prices hold and what is wrong with the source.
+    pub(crate) fn take_sheet(
+        &self,
+        provider: &ProviderId,
+        mut sheet: OfferSheet,
+        limits: Option<Limits>,
+        trouble: Option<Trouble>,
+    ) {
+        self.change(|catalogue, making| {
+            let old = catalogue.shard(provider).filter(|shard| shard.is_live()).cloned();
+            let shard = match old {
+                Some(old) if sheet.unchanged => old.confirmed(sheet.observed_at, sheet.validator),
+                old => {
+                    if let (false, Some(old)) = (sheet.complete, &old) {
+                        keep_unseen(&mut sheet, old);
+                    }
+                    let limits = limits.unwrap_or(making.limits);
+                    let bundled = making.bundled;
+                    let shard = catalogue.shard_of_sheet(
+                        provider,
+                        sheet,
+                        limits,
+                        bundled,
+                        &mut making.codes,
+                    );
+                    if let Some(old) = &old {
+                        retire(old, &shard, &mut making.codes);
+                    }
+                    shard
                 }
-            }
-            parts.sheets.insert(provider, sheet);
+            };
+            catalogue.put(Arc::new(shard));
+            catalogue.set_trouble(provider, trouble);
         });
+        if let Some(shard) = self.catalogue().shard(provider) {
+            for row in shard.rejected() {
+                tracing::debug!(%provider, row = row.row, reason = row.reason, "offer row not usable");
+            }
+        }
+    }
+
+    /// Takes shards that were kept on disk.
+    pub(crate) fn take_shards(&self, shards: Vec<Arc<Shard>>) {
+        self.change(|catalogue, _| {
+            for shard in shards {
+                catalogue.put(shard);
+            }
+        });
+    }
+
+    /// Says what is wrong with a source, or that nothing is.
+    pub(crate) fn set_trouble(&self, provider: &ProviderId, trouble: Option<Trouble>) {
+        if self.catalogue().troubles().get(provider) != trouble.as_ref() {
+            self.change(|catalogue, _| catalogue.set_trouble(provider, trouble));
+        }
     }
 
     /// Forgets a provider that is no longer connected. Its codes stay taken.
     pub fn remove_sheet(&self, provider: &ProviderId) {
-        self.change(|parts| {
-            parts.sheets.remove(provider);
+        self.change(|catalogue, making| {
+            if let Some(old) = catalogue.shard(provider).cloned() {
+                let mut parts = ShardParts::new(provider.clone());
+                if making.bundled {
+                    parts.bundled = bundled_of(provider);
+                }
+                let shard = Shard::build(parts, &mut making.codes, &|code, of, parts| {
+                    catalogue.taken(code, of, parts)
+                });
+                retire(&old, &shard, &mut making.codes);
+                catalogue.remove(provider);
+                if !shard.is_empty() {
+                    catalogue.put(Arc::new(shard));
+                }
+            }
         });
     }
 
     /// Takes new exchange rates.
     pub fn replace_fx(&self, fx: FxTable) {
-        self.change(|parts| parts.fx = fx);
+        self.change(|catalogue, _| catalogue.set_fx(fx));
     }
 
-    /// All codes ever assigned, for keeping.
+    /// All codes that must be kept although no offer shows them, for keeping.
     pub fn codes(&self) -> Vec<(OfferKey, OfferCode)> {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         making.codes.entries().map(|(key, code)| (key.clone(), code)).collect()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Parts)) {
+    fn change(&self, change: impl FnOnce(&mut Catalogue, &mut Making)) {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let Making { parts, codes } = &mut *making;
-        change(parts);
-        let catalogue = Arc::new(Catalogue::build(parts, codes));
-        for (provider, row) in catalogue.rejected() {
-            tracing::debug!(%provider, row = row.row, reason = row.reason, "offer row not usable");
+        // Shares every shard with the present one; questions go on with that.
+        let mut catalogue = self.catalogue().as_ref().clone();
+        let before = making.codes.len();
+        change(&mut catalogue, &mut making);
+        if making.codes.len() != before {
+            catalogue.set_book(making.codes.clone());
         }
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
     }
 
     /// The offer that a key or code names, with what holds of it now.
     pub fn resolve(&self, text: &str) -> Result<Assessed, ResolveError> {
         let catalogue = self.catalogue();
         let entry = catalogue.resolve(text)?;
-        Ok(catalogue.assess(entry, self.now()))
+        Ok(catalogue.assess(&entry, self.now()))
     }
 
     /// What is said of an offer, as a row.
@@ -161,6 +220,7 @@ impl PriceService {
                     quote_id: None,
                     snapshot_id: self.catalogue().snapshot_id().to_owned(),
                     as_of: self.now(),
+                    expires_at: crate::canonical::expires_at(self.now()),
                     recommendations: Vec::new(),
                     matching: 0,
                     rejected: BTreeMap::new(),
@@ -188,26 +248,19 @@ impl PriceService {
             return Err(RequestError::new("limit", Problem::Whole { min: 1, max }));
         }
         let (catalogue, now) = (self.catalogue(), self.now());
-        let wanted = request.gpu_model.as_deref().map(Wanted::of);
-        let mut found: Vec<Assessed> = catalogue
-            .entries()
-            .iter()
-            .filter(|entry| Catalogue::visible(entry, audience))
-            .filter(|entry| wanted.as_ref().is_none_or(|wanted| wanted.is(entry)))
-            .filter(|entry| matches(entry, request))
-            .map(|entry| catalogue.assess(entry, now))
-            .filter(|assessed| !request.launchable_only || assessed.launchable())
-            .collect();
-        found.sort_by(Assessed::order);
-        let unknown = found.is_empty() && matches!(wanted, Some(Wanted::Raw(_)));
-        let page = found.iter().skip(request.offset).take(request.limit);
+        let found = catalogue.find(request, audience, now);
+        let page = found.iter().skip(request.offset).take(request.limit).map(|listed| {
+            let (shard, at) = listed.place();
+            OfferRow::new(&catalogue.assess(&shard.entry(at), now), now, lang)
+        });
+        let raw = matches!(Wanted::of(request.gpu_model.as_deref()), Wanted::Raw(_));
         Ok(OfferPage {
-            items: page.map(|assessed| OfferRow::new(assessed, now, lang)).collect(),
+            items: page.collect(),
             total: found.len(),
             limit: request.limit,
             offset: request.offset,
             snapshot_id: catalogue.snapshot_id().to_owned(),
-            suggestions: match (&request.gpu_model, unknown) {
+            suggestions: match (&request.gpu_model, found.is_empty() && raw) {
                 (Some(name), true) => suggest(name),
                 _ => Vec::new(),
             },
@@ -216,85 +269,21 @@ impl PriceService {
 
     /// All models that have offers, with the range of their prices.
     pub fn summary(&self, audience: Audience) -> SummaryReply {
-        let (catalogue, now) = (self.catalogue(), self.now());
-        let mut groups: BTreeMap<(usize, String), Vec<Assessed>> = BTreeMap::new();
-        let place = |gpu: GpuModelId| GpuModel::all().iter().position(|model| model.id == gpu);
-        let places: BTreeMap<GpuModelId, usize> =
-            catalogue.gpus().filter_map(|gpu| Some((gpu, place(gpu)?))).collect();
-        for entry in catalogue.entries().iter().filter(|e| Catalogue::visible(e, audience)) {
-            if entry.offer.price.state == PriceState::NotOffered {
-                continue;
-            }
-            let group = match entry.offer.gpu {
-                Some(gpu) => (places.get(&gpu).copied().unwrap_or(usize::MAX), String::new()),
-                None => (usize::MAX, entry.offer.gpu_raw.clone()),
-            };
-            groups.entry(group).or_default().push(catalogue.assess(entry, now));
-        }
-        let oldest =
-            catalogue.connected().values().copied().chain(catalogue.newest_bundled()).min();
-        SummaryReply {
-            items: groups.values().map(|group| summary_row(group)).collect(),
-            last_updated: oldest,
-            staleness_seconds: oldest.map(|at| now.duration_since(at).as_secs().max(0)),
-            snapshot_id: catalogue.snapshot_id().to_owned(),
-        }
+        crate::summary::summary(&self.catalogue(), audience, self.now())
     }
 }
 
-enum Wanted {
-    Model(GpuModelId),
-    Raw(String),
+/// Of an incomplete sheet: what was not seen again stays, as old as it was.
+fn keep_unseen(sheet: &mut OfferSheet, old: &Shard) {
+    let seen: BTreeSet<OfferKey> = sheet.offers.iter().map(|offer| offer.key.clone()).collect();
+    sheet.offers.extend(old.stated().filter(|offer| !seen.contains(&offer.key)));
 }
 
-impl Wanted {
-    fn of(name: &str) -> Self {
-        match GpuModel::resolve(name) {
-            Some(model) => Self::Model(model.id),
-            None => Self::Raw(name.trim().to_lowercase()),
+/// Keeps the codes of offers that are gone: an old code must not launch something else.
+fn retire(old: &Shard, new: &Shard, codes: &mut CodeBook) {
+    for row in old.rows() {
+        if new.find_code(row.code).is_none() {
+            codes.keep(old.key(row), row.code);
         }
-    }
-
-    fn is(&self, entry: &Entry) -> bool {
-        match self {
-            Self::Model(gpu) => entry.offer.gpu == Some(*gpu),
-            // A name that nothing here knows may still be what a provider calls its GPUs.
-            Self::Raw(name) => {
-                entry.offer.gpu.is_none() && entry.offer.gpu_raw.to_lowercase() == *name
-            }
-        }
-    }
-}
-
-fn matches(entry: &Entry, request: &ListRequest) -> bool {
-    let (offer, key) = (&entry.offer, &entry.offer.key);
-    // What a job can wait for can be had.
-    let gone = offer.stock == Stock::SoldOut && !offer.launchable;
-    let active = !gone && offer.price.state != PriceState::NotOffered;
-    active == request.active
-        && request.provider.as_deref().is_none_or(|provider| provider == key.provider.as_str())
-        && request.billing_model.is_none_or(|billing_model| billing_model == key.billing_model)
-        && (request.region.is_none() || request.region == key.region)
-}
-
-fn summary_row(group: &[Assessed]) -> SummaryRow {
-    let gpu = group.first().and_then(|assessed| assessed.entry.offer.gpu);
-    let raw = group.first().map(|assessed| plain(&assessed.entry.offer.gpu_raw));
-    let offers = || group.iter().map(|assessed| &assessed.entry.offer);
-    // A sixth of a GPU at a sixth of the price is not the cheapest GPU.
-    let whole = || group.iter().filter(|a| a.entry.offer.gpu_count.as_whole().is_some());
-    let providers: BTreeSet<_> = offers().map(|offer| &offer.key.provider).collect();
-    let model = gpu.map(GpuModelId::model);
-    SummaryRow {
-        gpu_model: model.map_or_else(|| raw.unwrap_or_default(), |model| model.name.to_owned()),
-        gpu_type: gpu,
-        gpu_memory_gb: model.map(|model| model.memory_gib).filter(|memory| *memory > 0),
-        min_hourly_price: whole().filter_map(Assessed::amount).min().map(four_decimals),
-        max_hourly_price: whole().filter_map(Assessed::amount).max().map(four_decimals),
-        min_hourly_price_per_gpu: whole().filter_map(per_gpu).min().map(four_decimals),
-        provider_count: providers.len(),
-        offer_count: group.len(),
-        launchable_count: group.iter().filter(|assessed| assessed.launchable()).count(),
-        has_spot: offers().any(|offer| offer.key.billing_model == BillingModel::Spot),
     }
 }

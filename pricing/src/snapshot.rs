@@ -9,43 +9,21 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use runwhere_model::offer::{RejectedRow, Stock};
 use runwhere_model::{
-    Currency, GpuCount, GpuModel, GpuModelId, HourlyPrice, Offer, OfferKey, Price, PriceKind,
-    PriceState, ProviderId, parse_decimal,
+    Currency, GpuCount, GpuModel, GpuModelId, HourlyPrice, Mark, Marks, Offer, OfferKey, Price,
+    PriceKind, PriceState, ProviderId, parse_decimal,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 const PRICES: &str = include_str!("../data/prices.csv");
 const SOURCES: &str = include_str!("../data/sources.csv");
 
-/// What is to be known about a figure besides its source.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Note {
-    /// The source has no currency; the usual one of that provider was taken.
-    CurrencyAssumed,
-    /// The source counts a share of a GPU as a whole one; corrected here.
-    CountCorrected,
-    /// A "from" price.
-    FromPrice,
-}
-
-/// One bundled offer. Never launchable.
-#[derive(Clone, Debug)]
-pub struct BundledOffer {
-    /// The offer as the source states it.
-    pub offer: Arc<Offer>,
-    /// A remark of the source, if there is one.
-    pub note: Option<Note>,
-}
-
 /// All bundled offers, in the order of their keys.
 #[derive(Debug)]
 pub struct Bundled {
     /// The offers.
-    pub offers: Vec<BundledOffer>,
+    pub offers: Vec<Arc<Offer>>,
     /// Rows that could not be read: none, as a test makes sure.
     pub rejected: Vec<RejectedRow>,
     /// The newest date any figure carries.
@@ -85,7 +63,7 @@ pub fn gpu_of(name: &str, memory_gib: u32) -> Option<GpuModelId> {
 
 struct Source<'a> {
     text: Cow<'a, str>,
-    note: Option<Note>,
+    marks: Marks,
 }
 
 fn read(prices: &str, sources: &str) -> Bundled {
@@ -99,8 +77,8 @@ fn read(prices: &str, sources: &str) -> Bundled {
             Err(reason) => rejected.push(RejectedRow { row: line.to_owned(), reason }),
         }
     }
-    offers.sort_by(|a, b| a.offer.key.cmp(&b.offer.key));
-    let newest = offers.iter().filter_map(|bundled| bundled.offer.price.observed_at).max();
+    offers.sort_by(|a: &Arc<Offer>, b| a.key.cmp(&b.key));
+    let newest = offers.iter().filter_map(|offer| offer.price.observed_at).max();
     Bundled { offers, rejected, newest, digest: OnceLock::new() }
 }
 
@@ -112,13 +90,13 @@ fn read_sources(text: &str) -> HashMap<String, Source<'_>> {
         else {
             continue;
         };
-        let note = match note.as_ref() {
-            "currency_assumed" => Some(Note::CurrencyAssumed),
-            "count_corrected" => Some(Note::CountCorrected),
-            "from_price" => Some(Note::FromPrice),
-            _ => None,
+        let marks = match note.as_ref() {
+            "currency_assumed" => Marks::of(Mark::CurrencyAssumed),
+            "count_corrected" => Marks::of(Mark::CountCorrected),
+            "from_price" => Marks::of(Mark::FromPrice),
+            _ => Marks::NONE,
         };
-        sources.insert(id.into_owned(), Source { text, note });
+        sources.insert(id.into_owned(), Source { text, marks });
     }
     sources
 }
@@ -127,7 +105,7 @@ fn read_offer(
     line: &str,
     sources: &HashMap<String, Source<'_>>,
     gpus: &mut HashMap<(String, u32), Option<GpuModelId>>,
-) -> Result<BundledOffer, String> {
+) -> Result<Arc<Offer>, String> {
     let fields = fields(line);
     let [
         provider,
@@ -166,6 +144,7 @@ fn read_offer(
     }
     let currency: Currency = currency.parse().map_err(|_| bad("currency")())?;
     let source = sources.get(source.as_ref()).ok_or_else(bad("source"))?;
+    let key_provider = key.provider.clone();
     let offer = Offer {
         key,
         gpu,
@@ -184,10 +163,20 @@ fn read_offer(
         launchable: false,
         pretended: false,
         gpu_memory_mib: None,
-        marks: runwhere_model::Marks::NONE,
+        marks: marks_of(&key_provider, source.marks),
         details: None,
     };
-    Ok(BundledOffer { offer: Arc::new(offer), note: source.note })
+    Ok(Arc::new(offer))
+}
+
+/// What holds of all figures of a provider: medians, brokers, auction prices.
+fn marks_of(provider: &ProviderId, marks: Marks) -> Marks {
+    match provider.as_str() {
+        "vast" => marks.with(Mark::Statistical),
+        "shadeform" | "primeintellect" | "spheron" => marks.with(Mark::Resold),
+        "mithril" => marks.with(Mark::Floor),
+        _ => marks,
+    }
 }
 
 fn filled(field: &str) -> Option<String> {
@@ -263,13 +252,13 @@ mod tests {
         assert_eq!(bundled.rejected, []);
         assert_eq!(bundled.offers.len(), 1496);
         for row in &bundled.offers {
-            let model = row.offer.gpu.map(GpuModelId::model);
-            assert!(model.is_some(), "{} has no model", row.offer.gpu_raw);
-            assert!(!row.offer.launchable);
-            assert_eq!(row.offer.price.kind, PriceKind::Bundled);
+            let model = row.gpu.map(GpuModelId::model);
+            assert!(model.is_some(), "{} has no model", row.gpu_raw);
+            assert!(!row.launchable);
+            assert_eq!(row.price.kind, PriceKind::Bundled);
         }
         let keys: std::collections::BTreeSet<_> =
-            bundled.offers.iter().map(|row| row.offer.key.to_string()).collect();
+            bundled.offers.iter().map(|row| row.key.to_string()).collect();
         assert_eq!(keys.len(), bundled.offers.len(), "a key stands twice");
         for key in keys {
             assert_eq!(key.parse::<OfferKey>().map(|parsed| parsed.to_string()), Ok(key));
@@ -296,19 +285,18 @@ mod tests {
         let find = |key: &str| {
             let key: OfferKey = key.parse().unwrap();
             let rows = &Bundled::get().offers;
-            &rows[rows.binary_search_by(|row| row.offer.key.cmp(&key)).expect("a bundled key")]
+            &rows[rows.binary_search_by(|row| row.key.cmp(&key)).expect("a bundled key")]
         };
         let sixth = find("azure/eastus/-/on_demand/Standard_NV6ads_A10_v5");
-        assert_eq!(sixth.offer.gpu_count.to_string(), "1/6");
-        assert_eq!(sixth.note, Some(Note::CountCorrected));
+        assert_eq!(sixth.gpu_count.to_string(), "1/6");
+        assert!(sixth.marks.has(Mark::CountCorrected));
         let digits = find("aws/us-east-1/-/on_demand/p4d.24xlarge");
-        assert_eq!(digits.offer.price.state.known().unwrap().to_string(), "21.957642 USD/h");
-        assert!(digits.offer.price.observed_at.is_some());
-        let seeweb =
-            Bundled::get().offers.iter().filter(|r| r.offer.key.provider.as_str() == "seeweb");
+        assert_eq!(digits.price.state.known().unwrap().to_string(), "21.957642 USD/h");
+        assert!(digits.price.observed_at.is_some());
+        let seeweb = Bundled::get().offers.iter().filter(|r| r.key.provider.as_str() == "seeweb");
         for row in seeweb {
-            assert_eq!(row.offer.price.state.known().map(|p| p.currency), Some(Currency::EUR));
-            assert_eq!(row.note, Some(Note::CurrencyAssumed));
+            assert_eq!(row.price.state.known().map(|p| p.currency), Some(Currency::EUR));
+            assert!(row.marks.has(Mark::CurrencyAssumed));
         }
         assert_eq!(
             Bundled::get().newest.map(|t| t.to_string()).as_deref(),

@@ -55,7 +55,7 @@ impl Prices for Catalogued {
     fn offer(&self, key: &OfferKey) -> Option<Offer> {
         let catalogue = self.service.catalogue();
         let entry = catalogue.get(key)?;
-        Some(offer_of(&catalogue.assess(entry, self.clock.now())))
+        Some(offer_of(&catalogue.assess(&entry, self.clock.now())))
     }
 
     fn by_code(&self, code: OfferCode) -> Option<OfferKey> {

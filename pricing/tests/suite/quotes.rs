@@ -294,7 +294,12 @@ fn hostile_sheets_do_not_speak_for_others() {
     let aws = service.resolve("aws/us-east-1/-/on_demand/p5.48xlarge").unwrap();
     assert_eq!(aws.entry.offer.price.kind, PriceKind::Bundled);
     let catalogue = service.catalogue();
-    assert_eq!(catalogue.rejected().len(), 2, "foreign provider, doubled key");
+    assert_eq!(catalogue.rejected().len(), 1, "foreign provider");
+    // Of two prices for one key the dearer is shown and both are kept.
+    let row = service.resolve("a/-/-/on_demand/x").unwrap();
+    assert_eq!(row.entry.offer.price.state.known().unwrap().to_string(), "2 CNY/h");
+    let details = row.entry.offer.details.as_ref().unwrap();
+    assert_eq!(details.alternatives[0].price.to_string(), "1 CNY/h");
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! The identity of an answer: the state of the prices and the question, in one text that can be
+//! answered again.
+//!
+//! `<32 hexadecimal digits of the state>.<base64url of the canonical question>`. The question says for
+//! which instant it was asked, so that the ages in the answer are the same ones.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use runwhere_model::{GpuModelId, parse_decimal};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::{Audience, Catalogue};
+use crate::quote::{Policy, Query, TaskType};
+
+/// How long a quote may be acted on.
+pub const QUOTE_VALID_SECONDS: i64 = 900;
+
+/// A question with everything that the answer depends on, in a fixed order and without what is usual.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Canonical {
+    #[serde(rename = "t")]
+    as_of: Timestamp,
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    gpu: Option<GpuModelId>,
+    #[serde(rename = "n")]
+    gpu_count: u32,
+    #[serde(rename = "k")]
+    task_type: TaskType,
+    #[serde(rename = "s")]
+    spot_allowed: bool,
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    max_hourly_price: Option<String>,
+    #[serde(rename = "c")]
+    top_n: usize,
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    region: Option<String>,
+    #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
+    zone: Option<String>,
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    country: Option<String>,
+    #[serde(rename = "mm", default, skip_serializing_if = "Option::is_none")]
+    min_memory_mib: Option<u64>,
+    #[serde(rename = "mc", default, skip_serializing_if = "Option::is_none")]
+    min_vcpus: Option<u32>,
+    #[serde(rename = "f", default, skip_serializing_if = "std::ops::Not::not")]
+    fresh_only: bool,
+    #[serde(rename = "y", default)]
+    policy: Policy,
+    #[serde(rename = "pr", default, skip_serializing_if = "Vec::is_empty")]
+    prefer_regions: Vec<String>,
+    #[serde(rename = "a")]
+    audience: Audience,
+}
+
+/// The id of a quote.
+pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -> String {
+    let canonical = Canonical {
+        as_of,
+        gpu: query.gpu,
+        gpu_count: query.gpu_count,
+        task_type: query.task_type,
+        spot_allowed: query.spot_allowed,
+        max_hourly_price: query.max_hourly_price.map(|price| price.normalize().to_string()),
+        top_n: query.top_n,
+        provider: query.provider.clone(),
+        region: query.region.clone(),
+        zone: query.zone.clone(),
+        country: query.country.clone(),
+        min_memory_mib: query.min_memory_mib,
+        min_vcpus: query.min_vcpus,
+        fresh_only: query.fresh_only,
+        policy: query.policy,
+        prefer_regions: query.prefer_regions.clone(),
+        audience: query.audience,
+    };
+    let json = serde_json::to_vec(&canonical).unwrap_or_default();
+    let mut id = String::with_capacity(34 + json.len() * 4 / 3);
+    id.push_str(catalogue.state_id());
+    id.push('.');
+    URL_SAFE_NO_PAD.encode_string(json, &mut id);
+    id
+}
+
+/// A quote id taken apart.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QuoteRef {
+    /// The state of the prices.
+    pub state_id: String,
+    /// The question.
+    pub query: Query,
+    /// For which instant.
+    pub as_of: Timestamp,
+}
+
+impl QuoteRef {
+    /// Reads an id; `None` when it is none.
+    pub fn parse(id: &str) -> Option<Self> {
+        let (state, question) = id.split_once('.')?;
+        let hexadecimal = state.len() == 32 && state.bytes().all(|b| b.is_ascii_hexdigit());
+        if !hexadecimal || question.len() > 8192 {
+            return None;
+        }
+        let json = URL_SAFE_NO_PAD.decode(question).ok()?;
+        let canonical: Canonical = serde_json::from_slice(&json).ok()?;
+        let max_hourly_price = match &canonical.max_hourly_price {
+            None => None,
+            Some(text) => Some(parse_decimal(text).ok()?),
+        };
+        Some(Self {
+            state_id: state.to_owned(),
+            as_of: canonical.as_of,
+            query: Query {
+                gpu: canonical.gpu,
+                gpu_count: canonical.gpu_count,
+                task_type: canonical.task_type,
+                spot_allowed: canonical.spot_allowed,
+                max_hourly_price,
+                top_n: canonical.top_n.min(crate::request::MAX_TOP_N),
+                provider: canonical.provider,
+                region: canonical.region,
+                zone: canonical.zone,
+                country: canonical.country,
+                min_memory_mib: canonical.min_memory_mib,
+                min_vcpus: canonical.min_vcpus,
+                fresh_only: canonical.fresh_only,
+                policy: canonical.policy,
+                prefer_regions: canonical.prefer_regions,
+                audience: canonical.audience,
+            },
+        })
+    }
+
+    /// Until when it may be acted on.
+    pub fn expires_at(&self) -> Timestamp {
+        expires_at(self.as_of)
+    }
+}
+
+/// Until when a quote of an instant may be acted on.
+pub fn expires_at(as_of: Timestamp) -> Timestamp {
+    as_of
+        .checked_add(jiff::SignedDuration::from_secs(QUOTE_VALID_SECONDS))
+        .unwrap_or(Timestamp::MAX)
+}
