@@ -5,6 +5,7 @@
 //! effect; see [`Provider`].
 
 pub mod clock;
+pub mod http;
 pub mod local;
 mod metered;
 pub mod provider;
