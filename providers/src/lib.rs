@@ -4,14 +4,22 @@
 //! ending nodes are separate verbs, each of which says whether a failed call may have had an
 //! effect; see [`Provider`].
 
+pub mod azure;
 pub mod clock;
+pub mod digitalocean;
 pub mod http;
+pub mod lambda;
 pub mod local;
 mod metered;
 pub mod provider;
 pub mod registry;
+pub mod runpod;
+pub mod sources;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod vast;
+pub mod verda;
+pub mod vultr;
 
 pub use clock::{Clock, SystemClock};
 pub use provider::{OfferSource, Provider, Result};

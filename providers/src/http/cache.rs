@@ -108,11 +108,7 @@ impl PageCache for FolderCache {
             && header.key == key
             && header.length == body.len()
             && header.sha256 == sha256_hex(&body);
-        whole.then_some(CachedPage {
-            etag: header.etag,
-            last_modified: header.last_modified,
-            body,
-        })
+        whole.then_some(CachedPage { etag: header.etag, last_modified: header.last_modified, body })
     }
 
     fn store(&self, key: &str, page: &CachedPage) {

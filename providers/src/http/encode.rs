@@ -17,9 +17,7 @@ pub fn encode_component(text: &str) -> String {
 }
 
 /// `name=value` pairs, encoded and joined in the given order.
-pub fn query_text<N: AsRef<str>, V: AsRef<str>>(
-    pairs: impl IntoIterator<Item = (N, V)>,
-) -> String {
+pub fn query_text<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
         if !text.is_empty() {

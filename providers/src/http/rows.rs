@@ -23,10 +23,9 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Row<T> {
         let raw = <Box<RawValue>>::deserialize(deserializer)?;
         Ok(match serde_json::from_str(raw.get()) {
             Ok(row) => Self::Read(row),
-            Err(error) => Self::Odd {
-                row: raw.get().chars().take(120).collect(),
-                reason: error.to_string(),
-            },
+            Err(error) => {
+                Self::Odd { row: raw.get().chars().take(120).collect(), reason: error.to_string() }
+            }
         })
     }
 }

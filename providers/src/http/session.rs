@@ -127,9 +127,8 @@ impl<'a> Session<'a> {
         loop {
             self.wait_for_turn().await;
             let request = build(self.http.clock.now()).and_then(|r| conditional(r, stored));
-            let request = request.map_err(|error| {
-                self.http.error(operation, ErrorKind::Invalid).because(error)
-            })?;
+            let request = request
+                .map_err(|error| self.http.error(operation, ErrorKind::Invalid).because(error))?;
             let failed = match self.attempt(request, stored.is_some()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,

@@ -1,0 +1,9 @@
+//! DigitalOcean. See `README.md` in this folder.
+
+mod client;
+mod config;
+mod map;
+mod wire;
+
+pub use client::DigitalOcean;
+pub use config::Settings;

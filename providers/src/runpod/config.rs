@@ -1,0 +1,15 @@
+//! Settings.
+
+use serde::Deserialize;
+
+use crate::sources::SecretSetting;
+
+/// `[providers.<id>]` with `kind = "runpod"`. Prices need no account.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// API key; else the variable `RUNPOD_API_KEY`; without one prices are read all the same.
+    pub api_key: Option<SecretSetting>,
+    /// Another address (tests, proxies).
+    pub endpoint: Option<String>,
+}

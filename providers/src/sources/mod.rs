@@ -1,0 +1,17 @@
+//! What the sources of prices share: settings, the sheet they fill, and the making of all of them.
+
+mod amount;
+mod build;
+mod secret;
+mod settings;
+mod sheet;
+
+pub(crate) use amount::state as amount_state;
+pub use amount::{count, gib_to_mib, hourly, one_gpu_mib, whole};
+pub use build::{Foreign, SourceContext, public_settings, sources};
+pub use secret::SecretSetting;
+pub use settings::{AwsSettings, SettingError, SourceSettings, base_url};
+pub use sheet::{Listing, SheetBuilder};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,6 @@
+//! Every source against a server that plays its cloud, well and badly.
+
+mod clouds;
+mod faults;
+mod server;
+mod values;

@@ -1,0 +1,165 @@
+//! The clouds as their fixtures tell them.
+
+use std::sync::Arc;
+
+use runwhere_model::{OfferScope, OfferSheet, ProviderId};
+
+use super::server::{Asked, Leaping, Reply, Script, Server, fixture};
+use crate::clock::Clock;
+use crate::http::{HttpClient, NoCache, PageCache};
+use crate::provider::{OfferSource, Result};
+use crate::sources::{SourceContext, SourceSettings, sources};
+
+/// When the tests play.
+pub(crate) const START: &str = "2026-11-29T10:00:00Z";
+/// A text that stands in every credential of the tests and must never be seen again.
+pub(crate) const SECRET: &str = "hush-hush-do-not-print";
+
+/// A cloud: its settings (`{base}` and `{secret}` are filled in) and its right answers.
+#[derive(Clone, Copy)]
+pub(crate) struct Cloud {
+    pub(crate) name: &'static str,
+    pub(crate) settings: &'static str,
+    pub(crate) answer: fn(&Asked) -> Option<String>,
+    /// Texts that tell the currency in its answers, with what to write instead.
+    pub(crate) currency: Option<(&'static str, &'static str)>,
+}
+
+pub(crate) const CLOUDS: &[Cloud] = &[
+    Cloud {
+        name: "azure",
+        settings: r#"{"kind":"azure","endpoint":"{base}"}"#,
+        answer: |asked| {
+            let page = if asked.query.contains("skip=1000") { "page2" } else { "page1" };
+            (asked.path == "/api/retail/prices")
+                .then(|| fixture(&format!("azure/offers/{page}.json")))
+        },
+        currency: Some((r#""currencyCode": "USD""#, r#""currencyCode": "EUR""#)),
+    },
+    Cloud {
+        name: "lambda",
+        settings: r#"{"kind":"lambda","endpoint":"{base}","api_key":"{secret}"}"#,
+        answer: |asked| {
+            (asked.path == "/instance-types").then(|| fixture("lambda/offers/instance-types.json"))
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "runpod",
+        settings: r#"{"kind":"runpod","endpoint":"{base}","api_key":"{secret}"}"#,
+        answer: |asked| {
+            (asked.path == "/graphql" && asked.body.contains("gpuTypes"))
+                .then(|| fixture("runpod/offers/gpu-types.json"))
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "vast",
+        settings: r#"{"kind":"vast","endpoint":"{base}","api_key":"{secret}"}"#,
+        answer: |asked| {
+            if asked.path != "/bundles/" {
+                return None;
+            }
+            Some(match &asked.body {
+                body if body.contains(r#""lte":1}"#) => fixture("vast/offers/asks1.json"),
+                body if body.contains(r#""lte":8}"#) => fixture("vast/offers/asks8.json"),
+                _ => r#"{"offers": []}"#.to_owned(),
+            })
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "digitalocean",
+        settings: r#"{"kind":"digitalocean","endpoint":"{base}","token":"{secret}"}"#,
+        answer: |asked| {
+            let page = if asked.query.starts_with("page=2") { 2 } else { 1 };
+            (asked.path == "/v2/sizes")
+                .then(|| fixture(&format!("digitalocean/offers/sizes{page}.json")))
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "vultr",
+        settings: r#"{"kind":"vultr","endpoint":"{base}"}"#,
+        answer: |asked| match asked.path.as_str() {
+            "/plans" => Some(fixture("vultr/offers/plans.json")),
+            "/plans-metal" => Some(fixture("vultr/offers/plans-metal.json")),
+            "/regions/ewr/availability" => Some(fixture("vultr/offers/availability-ewr.json")),
+            path if path.ends_with("/availability") => {
+                Some(fixture("vultr/offers/availability-other.json"))
+            }
+            _ => None,
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "verda",
+        settings: r#"{"kind":"verda","endpoint":"{base}","client_id":"id-of-tests","client_secret":"{secret}"}"#,
+        answer: |asked| match asked.path.as_str() {
+            "/oauth2/token" => {
+                asked.body.contains(SECRET).then(|| fixture("verda/offers/token.json"))
+            }
+            "/instance-types" => Some(fixture("verda/offers/instance-types.json")),
+            "/instance-availability" if asked.query.contains("true") => {
+                Some(fixture("verda/offers/availability-spot.json"))
+            }
+            "/instance-availability" => Some(fixture("verda/offers/availability.json")),
+            _ => None,
+        },
+        currency: Some((r#""currency": "usd""#, r#""currency": "gbp""#)),
+    },
+];
+
+/// The cloud of a name.
+pub(crate) fn cloud(name: &str) -> Cloud {
+    *CLOUDS.iter().find(|cloud| cloud.name == name).expect("a cloud of the tests")
+}
+
+impl Cloud {
+    /// Its right answers.
+    pub(crate) fn good(self) -> Script {
+        Arc::new(move |_, asked| self.reply(asked))
+    }
+
+    /// One right answer.
+    pub(crate) fn reply(self, asked: &Asked) -> Reply {
+        match (self.answer)(asked) {
+            Some(body) => Reply::json(body),
+            None => Reply::status(404, r#"{"error":"no such thing here"}"#),
+        }
+    }
+
+    /// Its source, pointed at `base`.
+    pub(crate) fn source(
+        self,
+        base: &str,
+        clock: Arc<dyn Clock>,
+        cache: Arc<dyn PageCache>,
+    ) -> Arc<dyn OfferSource> {
+        let text = self.settings.replace("{base}", base).replace("{secret}", SECRET);
+        let settings: SourceSettings = serde_json::from_str(&text).unwrap();
+        // Making one takes longer than most of the tests' calls.
+        thread_local! {
+            static CLIENT: HttpClient = HttpClient::loopback().unwrap();
+        }
+        let client = CLIENT.with(HttpClient::clone);
+        let context = SourceContext { client: &client, clock, cache, env: &|_| None };
+        let id = ProviderId::new(self.name).unwrap();
+        let all = [(id, settings)].into_iter().collect();
+        sources(&all, &context, &|_, _, _| None).unwrap().remove(0)
+    }
+
+    /// Reads it from a server that plays `script`.
+    pub(crate) async fn read(self, script: Script) -> (Result<OfferSheet>, Server, Arc<Leaping>) {
+        let server = Server::start(script).await;
+        let clock = Leaping::at(START);
+        let source = self.source(&server.base, Arc::clone(&clock) as _, Arc::new(NoCache));
+        let sheet = source.offers(&OfferScope::default()).await;
+        (sheet, server, clock)
+    }
+
+    /// The sheet of its right answers.
+    pub(crate) async fn sheet(self) -> OfferSheet {
+        self.read(self.good()).await.0.unwrap()
+    }
+}

@@ -1,0 +1,9 @@
+//! Vultr. See `README.md` in this folder.
+
+mod client;
+mod config;
+mod map;
+mod wire;
+
+pub use client::Vultr;
+pub use config::Settings;
