@@ -14,6 +14,7 @@ mod processes;
 mod project;
 mod server;
 mod survivor;
+mod terminal;
 mod text;
 mod wait;
 
@@ -27,5 +28,6 @@ pub use processes::Processes;
 pub use project::{Control, Project, STEADY_PROGRAM};
 pub use server::{Server, ServerOptions, failpoint_bin, runwhere_bin};
 pub use survivor::Survivor;
+pub use terminal::Terminal;
 pub use text::{Template, plain_terminal, table_cells, without_pretence};
 pub use wait::{eventually, eventually_within};

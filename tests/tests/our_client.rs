@@ -4,7 +4,6 @@ use runwhere_tests::{
     Control, Finished, OurClient, Processes, Project, STEADY_PROGRAM, Server, Template, eventually,
     table_cells, without_pretence,
 };
-use rustix::process::Signal;
 use std::fs;
 use std::time::Duration;
 
@@ -204,52 +203,6 @@ fn run_of_a_failing_program() {
     let ran = client.run(&["run", "-f", "train.yaml", "--try-locally"]).expect_code(10);
     assert!(said(&ran).contains("42"), "{ran}");
     assert!(said(&ran).contains("cleanup_confirmed"), "{ran}");
-    nothing_left(&client, project.control());
-}
-
-#[test]
-fn run_and_one_interrupt() {
-    let project = Project::new("interrupted", STEADY_PROGRAM);
-    let client = OurClient::new(project.folder());
-    let mut ran = client.runner.start_in_terminal(&["run", "-f", "train.yaml", "--try-locally"]);
-    project.control().wait_started();
-    ran.write(b"\x03");
-    let ran = ran.finish(Duration::from_secs(60)).expect_code(130);
-    assert!(ran.screen().contains("cleanup_confirmed"), "{ran}");
-    nothing_left(&client, project.control());
-}
-
-#[test]
-fn run_and_two_interrupts() {
-    // The program does not end at once, so that the second interrupt finds the release under way.
-    let program = format!("trap '' TERM\n{STEADY_PROGRAM}");
-    let project = Project::new("impatient", &program);
-    let client = OurClient::new(project.folder());
-    let mut ran = client.runner.start_in_terminal(&["run", "-f", "train.yaml", "--try-locally"]);
-    project.control().wait_started();
-    ran.write(b"\x03");
-    let before = ran.stdout().len();
-    eventually("the first interrupt is answered", || {
-        (ran.stdout().len() > before + 2).then_some(())
-    });
-    ran.write(b"\x03");
-    let ran = ran.finish(Duration::from_secs(30)).expect_code(130);
-    // What may still live, and its price per hour.
-    assert!(ran.screen().contains("node-") && ran.screen().contains("/h"), "{ran}");
-    project.control().go(0);
-    Processes::end_all(client.home());
-    Processes::end_all(project.control().path());
-}
-
-#[test]
-fn run_and_a_closed_terminal() {
-    let project = Project::new("closed", STEADY_PROGRAM);
-    let client = OurClient::new(project.folder());
-    let ran = client.runner.start(&["run", "-f", "train.yaml", "--try-locally"]);
-    project.control().wait_started();
-    ran.signal(Signal::HUP);
-    let ran = ran.finish(Duration::from_secs(60));
-    assert_ne!(ran.code, Some(0), "{ran}");
     nothing_left(&client, project.control());
 }
 
