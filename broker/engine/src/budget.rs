@@ -102,6 +102,11 @@ impl Budget {
         }
     }
 
+    /// Counts money that was owed without a reservation: nodes that nobody wanted.
+    pub fn spend(&mut self, amount: Decimal) {
+        self.spent = self.spent.saturating_add(amount);
+    }
+
     /// What is reserved for a launch at this price: one hour.
     pub fn hour_of(price: HourlyPrice) -> Money {
         price.per_hour()

@@ -36,3 +36,14 @@ pub struct EventRecord {
     /// Details.
     pub payload: serde_json::Value,
 }
+
+/// Kinds of events that people must see: money may be lost.
+const ALERTS: [&str; 4] =
+    ["lease.release_overdue", "lease.stray_node", "node.unowned", "node.resurrected"];
+
+impl EventRecord {
+    /// Whether people must see it.
+    pub fn is_alert(&self) -> bool {
+        ALERTS.contains(&self.kind.as_str())
+    }
+}

@@ -1,5 +1,7 @@
 //! Leases: our hold on one node, from the durable launch intent to its proven end.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use runwhere_model::{
     Capabilities, GpuCount, GpuModelId, HourlyPrice, JobId, LeaseId, NodeId, OfferKey, ProjectId,
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::meter::Meter;
+use crate::surplus::Surplus;
 
 /// Where a lease is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
@@ -125,23 +128,6 @@ pub struct AgentSession {
     pub seen_at: Option<Timestamp>,
 }
 
-/// A node beyond the one a launch was to make.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Surplus {
-    /// The node.
-    pub node: NodeId,
-    /// Since when it is known.
-    pub since: Timestamp,
-    /// The provider has accepted its termination; reads must show the end.
-    pub acked: bool,
-    /// When reads without it were begun, in order.
-    pub absent_reads: Vec<Timestamp>,
-    /// Calls for it that failed or did not bring its end nearer.
-    pub failures: u32,
-    /// When to call for it next.
-    pub next_at: Timestamp,
-}
-
 /// Our hold on one node for one attempt of one trial.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Lease {
@@ -185,6 +171,9 @@ pub struct Lease {
     pub node: Option<NodeId>,
     /// Nodes beyond the one wanted; each is ended at once, and proven ended before the lease is.
     pub surplus: Vec<Surplus>,
+    /// Those that were proven ended, with the end of their billed time.
+    #[serde(default)]
+    pub surplus_ended: BTreeMap<NodeId, Timestamp>,
     /// The launch's own answer never came, so there may be nodes that nobody named: not before
     /// this instant a complete find is to show all of them. `None` = none is needed.
     #[serde(default)]
@@ -199,6 +188,9 @@ pub struct Lease {
     pub absent_reads: Vec<Timestamp>,
     /// Calls in a row, since the state was entered, that failed or did not bring it further.
     pub release_failures: u32,
+    /// How often people were told that its end is overdue.
+    #[serde(default)]
+    pub alerts: u32,
     /// The last provider error, for operators.
     pub last_error: Option<String>,
     /// The call under way.

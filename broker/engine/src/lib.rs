@@ -18,6 +18,10 @@ pub mod ledger;
 pub mod meter;
 pub mod policy;
 pub mod run;
+pub mod stray;
+pub mod surplus;
+pub mod sweep;
+pub mod sweeper;
 pub mod trial;
 pub mod unit;
 
@@ -26,11 +30,15 @@ pub use budget::Budget;
 pub use event::{EventRecord, Subject};
 pub use evidence::Evidence;
 pub use job::{EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile};
-pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot, Surplus};
+pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot};
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
 pub use run::{FrozenImage, RunLimits, RunnerRun, Terms, TrialSpec};
+pub use stray::{Stray, StrayCause, StrayOwner, StrayState, StrayStep};
+pub use surplus::Surplus;
+pub use sweep::{Finding, Look, Sweep, SweepCounts, SweepRefused, Verdict, sweep};
+pub use sweeper::{Claim, SweeperState};
 pub use trial::{
     Desired, Exit, ExitCause, LogSeal, Output, OutputState, PlatformLine, Trial, TrialState,
 };

@@ -1,7 +1,10 @@
 //! The billed time of a lease and its cutting into segments.
 
 use jiff::Timestamp;
-use runwhere_model::{HourlyPrice, Metering, Money, MoneyError, cost_between, cost_total};
+use runwhere_model::{
+    HourlyPrice, JobId, LeaseId, Metering, Money, MoneyError, NodeId, OfferKey, ProjectId, TrialId,
+    WorkspaceId, cost_between, cost_total,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::lease::Lease;
@@ -82,18 +85,70 @@ impl Meter {
     }
 }
 
+/// Whose bill a node's time goes on, and at what price.
+#[derive(Clone, Copy, Debug)]
+pub struct Bill<'a> {
+    /// First part of the segments' ids, of no other meter.
+    pub name: &'a str,
+    /// Tenant.
+    pub workspace: &'a WorkspaceId,
+    /// Tenant's part.
+    pub project: &'a ProjectId,
+    /// The job.
+    pub job: &'a JobId,
+    /// The trial.
+    pub trial: &'a TrialId,
+    /// The lease.
+    pub lease: &'a LeaseId,
+    /// The node.
+    pub node: Option<&'a NodeId>,
+    /// What was rented.
+    pub offer: &'a OfferKey,
+    /// The price per hour.
+    pub price: HourlyPrice,
+    /// The catalogue the price is from.
+    pub price_snapshot: &'a str,
+    /// The provider's billing rule.
+    pub metering: Metering,
+}
+
+/// Cuts what can be charged for good of a lease's own meter; see [`cut_meter`].
+pub fn cut(lease: &mut Lease, certain: Timestamp) -> Result<Vec<UsageSegment>, MoneyError> {
+    let mut meter = lease.meter.clone();
+    let bill = Bill {
+        name: lease.id.as_str(),
+        workspace: &lease.workspace,
+        project: &lease.project,
+        job: &lease.job,
+        trial: &lease.trial,
+        lease: &lease.id,
+        node: lease.node.as_ref(),
+        offer: &lease.offer,
+        price: lease.price.price,
+        price_snapshot: &lease.price.snapshot,
+        metering: lease.capabilities.metering,
+    };
+    let segments = cut_meter(&mut meter, &bill, certain)?;
+    lease.meter = meter;
+    Ok(segments)
+}
+
 /// Cuts what can be charged for good: of a running meter the whole UTC hours up to `certain`, an
 /// instant at which it surely still ran; of a stopped one everything, with the provider's rounding
 /// and minimum in the last piece.
 ///
 /// Returns the segments and moves the meter on. Called twice it returns nothing the second time.
-pub fn cut(lease: &mut Lease, certain: Timestamp) -> Result<Vec<UsageSegment>, MoneyError> {
-    let metering = lease.capabilities.metering;
-    let Some(started_at) = lease.meter.started_at else { return Ok(Vec::new()) };
-    let stopped_at = lease.meter.stopped_at;
+pub fn cut_meter(
+    meter: &mut Meter,
+    bill: &Bill<'_>,
+    certain: Timestamp,
+) -> Result<Vec<UsageSegment>, MoneyError> {
+    let metering = bill.metering;
+    let Some(started_at) = meter.started_at else { return Ok(Vec::new()) };
+    let stopped_at = meter.stopped_at;
     let granule = i64::try_from(metering.granularity.as_micros()).unwrap_or(i64::MAX).max(1);
     let mut segments = Vec::new();
-    let mut at = lease.meter.charged_to.unwrap_or(started_at);
+    let mut at = meter.charged_to.unwrap_or(started_at);
     loop {
         let boundary = next_hour(at).filter(|hour| match stopped_at {
             Some(stop) => *hour < stop,
@@ -108,14 +163,14 @@ pub fn cut(lease: &mut Lease, certain: Timestamp) -> Result<Vec<UsageSegment>, M
             (None, Some(stop)) => (stop, metering.billed_micros(micros_between(started_at, stop))),
             (None, None) => break,
         };
-        let from_micros = lease.meter.charged_micros;
+        let from_micros = meter.charged_micros;
         let to_micros = billed.max(from_micros);
         if to_micros > from_micros {
-            segments.push(segment(lease, (at, to), (from_micros, to_micros))?);
-            lease.meter.segments += 1;
-            lease.meter.charged_micros = to_micros;
+            segments.push(segment(meter, bill, (at, to), (from_micros, to_micros))?);
+            meter.segments += 1;
+            meter.charged_micros = to_micros;
         }
-        lease.meter.charged_to = Some(to);
+        meter.charged_to = Some(to);
         at = to;
         if boundary.is_none() {
             break;
@@ -125,27 +180,28 @@ pub fn cut(lease: &mut Lease, certain: Timestamp) -> Result<Vec<UsageSegment>, M
 }
 
 fn segment(
-    lease: &Lease,
+    meter: &Meter,
+    bill: &Bill<'_>,
     (start, end): (Timestamp, Timestamp),
     (from, to): (u64, u64),
 ) -> Result<UsageSegment, MoneyError> {
     Ok(UsageSegment {
-        id: format!("{}.{}", lease.id, lease.meter.segments),
-        workspace: lease.workspace.clone(),
-        project: lease.project.clone(),
-        job: lease.job.clone(),
-        trial: lease.trial.clone(),
-        lease: lease.id.clone(),
-        node: lease.node.clone(),
-        offer: lease.offer.clone(),
+        id: format!("{}.{}", bill.name, meter.segments),
+        workspace: bill.workspace.clone(),
+        project: bill.project.clone(),
+        job: bill.job.clone(),
+        trial: bill.trial.clone(),
+        lease: bill.lease.clone(),
+        node: bill.node.cloned(),
+        offer: bill.offer.clone(),
         start,
         end,
         billed_from_micros: from,
         billed_to_micros: to,
-        price: lease.price.price,
-        price_snapshot: lease.price.snapshot.clone(),
-        amount: cost_between(lease.price.price, from, to)?,
-        estimated: lease.meter.estimated,
+        price: bill.price,
+        price_snapshot: bill.price_snapshot.to_owned(),
+        amount: cost_between(bill.price, from, to)?,
+        estimated: meter.estimated,
     })
 }
 

@@ -38,6 +38,18 @@ pub struct Policy {
     pub log_bytes: u64,
     /// How long an agent goes on without its broker.
     pub agent_ttl: Duration,
+    /// A node whose end, or whose very existence, is unproven for so long is told to people; told
+    /// again after twice the time, four times, and so on, a day at most between two.
+    pub release_alert: Duration,
+    /// Pause between two sweeps of a provider.
+    pub sweep_every: Duration,
+    /// Younger nodes are never ended by the sweeper.
+    pub sweep_age: Duration,
+    /// Longest span between the two looks before a node is ended; where reads lag less it is as
+    /// long as they do.
+    pub sweep_gap: Duration,
+    /// How long one process keeps others from sweeping the same provider.
+    pub sweep_lock: Duration,
 }
 
 impl Default for Policy {
@@ -59,6 +71,11 @@ impl Default for Policy {
             collect_bytes: 20 * GIB,
             log_bytes: 10 * GIB,
             agent_ttl: Duration::from_secs(24 * 3600),
+            release_alert: Duration::from_secs(600),
+            sweep_every: Duration::from_secs(120),
+            sweep_age: Duration::from_secs(300),
+            sweep_gap: Duration::from_secs(60),
+            sweep_lock: Duration::from_secs(300),
         }
     }
 }

@@ -224,10 +224,10 @@ pub struct Trial {
     pub log: Option<LogSeal>,
     /// What was the last thing a provider refused, while it waits for capacity.
     pub waiting_for: Option<String>,
-    /// Billed microseconds of its earlier leases.
+    /// Billed microseconds of its earlier leases, and of nodes that nobody wanted.
     #[serde(default)]
     pub past_billed_micros: u64,
-    /// Exact cost of its earlier leases, per currency.
+    /// Exact cost of these, per currency.
     #[serde(default)]
     pub past_amounts: Vec<Money>,
     /// All its leases have ended with evidence.
@@ -275,8 +275,8 @@ impl Trial {
         }
     }
 
-    /// Adds the final cost of an earlier lease.
-    pub(crate) fn add_past(&mut self, billed_micros: u64, cost: Money) {
+    /// Adds a cost that is final.
+    pub fn add_past(&mut self, billed_micros: u64, cost: Money) {
         self.past_billed_micros = self.past_billed_micros.saturating_add(billed_micros);
         if cost.amount.is_zero() {
             return;

@@ -25,6 +25,8 @@ mod outcome;
 mod surplus;
 mod trial;
 
+pub(crate) use outcome::absent;
+
 pub use agent::{AgentEvent, AgentOrder};
 
 /// One trial, its job, and its present or last lease.
@@ -94,6 +96,8 @@ pub struct Context<'a> {
     pub agent_seen: Option<Timestamp>,
     /// All other trials of the job have ended.
     pub siblings_ended: bool,
+    /// Nothing is launched: the rows may be older than what really runs.
+    pub held: bool,
 }
 
 /// A provider call to make once the step is durable.
@@ -225,6 +229,20 @@ impl Unit {
     ) -> Result<Step, StepError> {
         let mut work = self.work(context);
         work.agent_event(lease, seq, event)?;
+        work.finish()
+    }
+
+    /// A listing shows a node of a lease that has not ended and is not about to be launched: one
+    /// beyond its own is ended as surplus, its own one that was proven gone is ended and proven
+    /// anew.
+    pub fn sighted(
+        self,
+        lease: &LeaseId,
+        state: &NodeState,
+        context: &Context<'_>,
+    ) -> Result<Step, StepError> {
+        let mut work = self.work(context);
+        work.sighted(lease, state)?;
         work.finish()
     }
 

@@ -133,7 +133,7 @@ impl AgentService for Agents {
         for event in &request.events {
             let kind = engine_event(&event.kind);
             let (lease, seq) = (caller.lease.clone(), event.seq);
-            let step = self.core.step_to_end(caller.trial.clone(), move |unit, context| {
+            let step = self.core.step_to_end(caller.trial.clone(), false, move |unit, context| {
                 unit.agent(&lease, seq, &kind, context)
             });
             match step.await {

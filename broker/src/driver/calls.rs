@@ -37,6 +37,8 @@ impl Core {
         };
         let provider = Arc::clone(provider);
         let outcome = self.bounded(&provider, unit, call).await;
+        let (operation, error) = told_of(&outcome);
+        self.metrics.call(id, operation, error);
         if let Some(error) = error_of(&outcome) {
             tracing::warn!(trial.id = %unit.trial.id, provider.id = %id, error = %error, "Provider call failed");
         }
@@ -56,6 +58,27 @@ impl Core {
                     .because("no answer in time")
             }),
         }
+    }
+
+    /// A call on behalf of no unit, bounded and counted.
+    pub(super) async fn within<T>(
+        &self,
+        provider: &Arc<dyn Provider>,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, ProviderError>> + Send,
+    ) -> Result<T, ProviderError> {
+        let limit = self.parts.policy.call_timeout * 9 / 10;
+        let answer = tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.parts.clock.sleep(limit) => {
+                Err(ProviderError::new(provider.id().clone(), operation, ErrorKind::Transient)
+                    .possible()
+                    .because("no answer in time"))
+            }
+        };
+        self.metrics.call(provider.id(), operation, answer.as_ref().err());
+        answer
     }
 
     async fn call(&self, provider: &Arc<dyn Provider>, unit: &Unit, call: &Call) -> Outcome {
@@ -91,6 +114,16 @@ fn failed(call: &Call, error: impl FnOnce(&'static str) -> ProviderError) -> Out
         Call::Find(_) => Outcome::Find(Err(error("find"))),
         Call::Describe(node) => Outcome::Describe(node.clone(), Err(error("describe"))),
         Call::Terminate(node) => Outcome::Terminate(node.clone(), Err(error("terminate"))),
+    }
+}
+
+/// Which call an outcome is of, and its error.
+fn told_of(outcome: &Outcome) -> (&'static str, Option<&ProviderError>) {
+    match outcome {
+        Outcome::Launch(answer) => ("launch", answer.as_ref().err()),
+        Outcome::Find(answer) => ("find", answer.as_ref().err()),
+        Outcome::Describe(_, answer) => ("describe", answer.as_ref().err()),
+        Outcome::Terminate(_, answer) => ("terminate", answer.as_ref().err()),
     }
 }
 

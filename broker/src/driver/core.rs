@@ -1,6 +1,7 @@
 //! The driver's parts and its one way to change a unit.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use runwhere_providers::{Clock, Registry};
 use sha2::Digest;
 
 use super::points;
+use super::metrics::Metrics;
+use super::run::Busy;
 use super::signals::{AgentPresence, Signals};
 use super::transition::transition;
 use crate::ports::{Ids, PlatformLog, Prices};
@@ -84,6 +87,9 @@ pub struct Core {
     pub(crate) signals: Signals,
     pub(crate) presence: Arc<AgentPresence>,
     pub(super) owner: String,
+    pub(super) busy: Arc<Busy>,
+    pub(super) metrics: Metrics,
+    held: AtomicBool,
     started_at: Timestamp,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -99,8 +105,38 @@ impl Core {
             signals: Signals::default(),
             presence: Arc::default(),
             owner,
+            busy: Arc::default(),
+            metrics: Metrics::default(),
+            held: AtomicBool::new(false),
             locks: Mutex::default(),
         })
+    }
+
+    /// Holds launches, and the ending of nodes that nobody owns: after a restore the rows may be
+    /// older than what really runs.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
+        self.signals.ring();
+    }
+
+    /// Whether launches are held.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Counters for monitoring.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// How many trials are left alone for a while because they cannot be stepped.
+    pub fn quarantined(&self) -> usize {
+        self.busy.failing()
+    }
+
+    /// Whether a provider is connected.
+    pub fn is_connected(&self, provider: &runwhere_model::ProviderId) -> bool {
+        self.parts.registry.get(provider).is_some()
     }
 
     /// Change counters.
@@ -151,6 +187,7 @@ impl Core {
                     .as_ref()
                     .and_then(|lease| self.presence.seen(&lease.id, now)),
                 siblings_ended: self.siblings_ended(&unit).await?,
+                held: self.is_held(),
             };
             let step = decide(unit.clone(), &context)?;
             drop(context);
@@ -169,6 +206,7 @@ impl Core {
                 }
             }
             points::entered(&unit, &step.unit, changed);
+            self.tell_people(&step.events);
             // The call first: it is waited for, and telling can take its time.
             if let Some(call) = step.call {
                 self.spawn_call(step.unit.clone(), call);
@@ -184,10 +222,11 @@ impl Core {
     pub(crate) async fn step_to_end(
         self: &Arc<Self>,
         trial: TrialId,
+        recovering: bool,
         decide: impl Fn(Unit, &Context<'_>) -> Result<Step, StepError> + Send + Sync + 'static,
     ) -> Result<Stepped, DriveError> {
         let core = Arc::clone(self);
-        let step = tokio::spawn(async move { core.step(&trial, false, decide).await });
+        let step = tokio::spawn(async move { core.step(&trial, recovering, decide).await });
         step.await.unwrap_or(Err(DriveError::Broken))
     }
 
@@ -211,6 +250,22 @@ impl Core {
                     self.parts.clock.sleep(Duration::from_secs(1)).await;
                 }
             }
+        }
+    }
+
+    /// Says aloud what people must see.
+    pub(super) fn tell_people(&self, events: &[EventRecord]) {
+        for event in events.iter().filter(|event| event.is_alert()) {
+            self.metrics.alert(&event.kind);
+            let of = |id: Option<&str>| id.unwrap_or("-").to_owned();
+            tracing::error!(
+                kind = event.kind,
+                project.id = %event.project,
+                job.id = of(event.subject.job.as_ref().map(|id| id.as_str())),
+                lease.id = of(event.subject.lease.as_ref().map(|id| id.as_str())),
+                details = %event.payload,
+                "A node may cost money that nobody wants to pay; see `runwhere admin leases`"
+            );
         }
     }
 

@@ -4,10 +4,14 @@
 mod calls;
 mod core;
 mod points;
+mod metrics;
 mod run;
 mod signals;
+mod sweeper;
 mod transition;
 
 pub(crate) use core::sha256_hex;
 pub use core::{Core, CoreParts, DriveError, Stepped};
+pub use metrics::{Counted, Metrics};
 pub use signals::{AgentPresence, Signals};
+pub use sweeper::{SweepError, SweepReport, Sweeper};

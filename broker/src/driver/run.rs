@@ -1,12 +1,13 @@
 //! The wake-up loop: what is due is woken, nothing is scanned.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runwhere_engine::{Context, Unit};
 use runwhere_failpoint::failpoint;
-use runwhere_model::TrialId;
+use runwhere_model::{ProviderId, TrialId};
 
 use super::core::{Core, DriveError, provider_missing};
 use crate::store::{Due, StoreError};
@@ -25,7 +26,7 @@ const QUARANTINE: Duration = Duration::from_secs(600);
 /// Trials that are being woken, or held for a while after it; and how often in a row one could
 /// not be stepped.
 #[derive(Debug, Default)]
-struct Busy {
+pub(super) struct Busy {
     state: Mutex<BusyState>,
 }
 
@@ -53,6 +54,11 @@ impl Busy {
         self.state().trials.remove(trial);
     }
 
+    /// How many could not be stepped the last time.
+    pub(super) fn failing(&self) -> usize {
+        self.state().failures.len()
+    }
+
     fn failed(&self, trial: &TrialId) -> u32 {
         let mut state = self.state();
         let failures = state.failures.entry(trial.clone()).or_default();
@@ -68,19 +74,28 @@ impl Busy {
 impl Core {
     /// Takes up what an earlier process left: its calls are taken for lost, everything else goes
     /// on where it was. To be called once, before anything else changes units.
+    ///
+    /// One that cannot be taken up is left to the wake-ups: it holds up neither the others nor
+    /// the start.
     pub async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        for lease in self.parts.store.open_leases().await? {
-            if provider_missing(self, &lease) {
-                tracing::error!(
-                    lease.id = %lease.id, provider.id = %lease.offer.provider,
-                    "A lease of a provider that is not connected any more is held; connect it again to release the node"
-                );
-            }
+        let leases = self.parts.store.open_leases().await?;
+        let mut missing: BTreeMap<ProviderId, Vec<String>> = BTreeMap::new();
+        for lease in leases.iter().filter(|lease| provider_missing(self, lease)) {
+            missing.entry(lease.offer.provider.clone()).or_default().push(lease.id.to_string());
+        }
+        for (provider, leases) in missing {
+            tracing::error!(
+                provider.id = %provider, leases = leases.len(), lease.ids = leases.join(" "),
+                "The clean-up of leases is blocked: their provider is not connected any more. \
+                 Connect it again to release the nodes; see `runwhere admin leases`"
+            );
+        }
+        for lease in leases {
             failpoint!("start.lease_found");
-            match self.step(&lease.trial, true, |unit, context| unit.wake(context)).await {
+            let wake = |unit: Unit, context: &Context<'_>| unit.wake(context);
+            match self.step_to_end(lease.trial.clone(), true, wake).await {
                 Ok(_) | Err(DriveError::NotFound) => {}
-                Err(DriveError::Store(error)) => return Err(error),
-                Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
+                Err(error) => {
                     tracing::error!(lease.id = %lease.id, %error, "Lease could not be recovered");
                 }
             }
@@ -90,7 +105,7 @@ impl Core {
 
     /// Wakes what is due, for ever.
     pub async fn run(self: Arc<Self>) {
-        let busy = Arc::new(Busy::default());
+        let busy = Arc::clone(&self.busy);
         loop {
             let now = self.parts.clock.now();
             let pause = match self.wake_due(now, &busy).await {
@@ -138,7 +153,7 @@ impl Core {
 
     /// Wakes one trial and keeps it busy for as long as it is better not woken again.
     async fn wake_one(self: Arc<Self>, trial: TrialId, busy: &Busy) {
-        let step = self.step_to_end(trial.clone(), |unit, context| unit.wake(context)).await;
+        let step = self.step_to_end(trial.clone(), false, |unit, context| unit.wake(context)).await;
         let pause = match step {
             Ok(stepped) => {
                 busy.recovered(&trial);

@@ -72,7 +72,8 @@ impl Jobs {
             if trial.state.is_terminal() {
                 continue;
             }
-            let step = self.core.step_to_end(trial.id.clone(), |unit, context| unit.stop(context));
+            let step =
+                self.core.step_to_end(trial.id.clone(), false, |unit, context| unit.stop(context));
             match step.await {
                 Ok(_) => {}
                 Err(DriveError::NotFound) => return Err(Refusal::NotFound),

@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, JobKind, Lease, LedgerEntry, Output, Principal, Project,
-    SyncManifest, Trial, TrialState, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, JobKind, Lease, LeaseState, LedgerEntry, Output, Principal,
+    Project, Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
 };
-use runwhere_model::{JobId, KeyId, LeaseId, ProjectId, SyncId, TrialId, WorkspaceId};
+use runwhere_model::{
+    JobId, KeyId, LeaseId, NodeId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
+};
 
 /// A row to write.
 #[derive(Clone, Debug)]
@@ -36,6 +38,10 @@ pub enum Row {
     Output(TrialId, Output),
     /// A budget.
     Budget(Budget),
+    /// A node without an owner.
+    Stray(Stray),
+    /// The sweeper of a provider.
+    Sweeper(SweeperState),
 }
 
 /// A whole change. Rows that carry a `version` are inserted when it is 0 and replace version
@@ -135,6 +141,28 @@ pub struct SegmentQuery {
     pub after: Option<u64>,
 }
 
+/// Which strays are wanted, by provider and node.
+#[derive(Clone, Debug, Default)]
+pub struct StrayQuery {
+    /// Only of this provider.
+    pub provider: Option<ProviderId>,
+    /// Only of these nodes; `None` = of all.
+    pub nodes: Option<Vec<NodeId>>,
+    /// Only those of which something is still to be done or learnt.
+    pub open: bool,
+}
+
+/// How many there are of what has not ended, over all projects.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Leases that have not ended, by state.
+    pub leases: Vec<(LeaseState, u64)>,
+    /// Trials of jobs that have not ended, by state.
+    pub trials: Vec<(TrialState, u64)>,
+    /// Since when the lease that releases longest does so.
+    pub releasing_since: Option<Timestamp>,
+}
+
 /// The newest jobs that a list without a limit holds besides those that have not ended.
 pub const DEFAULT_JOBS: u32 = 500;
 
@@ -184,6 +212,23 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn lease(&self, id: &LeaseId) -> Result<Option<Lease>, StoreError>;
     /// Every lease that has not ended, over all projects.
     async fn open_leases(&self) -> Result<Vec<Lease>, StoreError>;
+    /// The leases of these ids that there are, over all projects, by id.
+    async fn leases(&self, ids: &[LeaseId]) -> Result<Vec<Lease>, StoreError>;
+    /// The newest leases, ended ones included, newest first; of all projects when `None`.
+    async fn newest_leases(
+        &self,
+        project: Option<&ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Lease>, StoreError>;
+    /// Nodes without an owner, over all projects, by provider and node.
+    async fn strays(&self, query: &StrayQuery) -> Result<Vec<Stray>, StoreError>;
+    /// The sweepers of all providers, by provider.
+    async fn sweepers(&self) -> Result<Vec<SweeperState>, StoreError>;
+    /// Numbers for monitoring.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+    /// The position of the newest event: it only grows, so a database in which it is smaller than
+    /// it was is an older copy. 0 before the first one.
+    async fn position(&self) -> Result<u64, StoreError>;
     /// What is due at `now`, soonest first, over all projects.
     async fn due(&self, now: Timestamp, limit: u32) -> Result<Vec<Due>, StoreError>;
     /// The next instant at which something is due, over all projects.

@@ -17,7 +17,8 @@ mod conformance;
 pub(crate) mod sample;
 
 pub use contract::{
-    DEFAULT_JOBS, Due, JobQuery, JobView, Row, SegmentQuery, Store, StoreError, Transition,
+    Counts, DEFAULT_JOBS, Due, JobQuery, JobView, Row, SegmentQuery, Store, StoreError, StrayQuery,
+    Transition,
 };
 pub use memory::MemoryStore;
 pub use sqlite::{OpenError, SqliteStore};

@@ -64,7 +64,12 @@ pub(crate) async fn finally(
     for lease in &leases {
         let mut sum = Money::zero(lease.price.price.currency);
         let mut micros = 0;
-        for (_, segment) in segments.iter().filter(|(_, segment)| segment.lease == lease.id) {
+        let of_lease = segments.iter().filter(|(_, segment)| segment.lease == lease.id);
+        // Nodes that nobody wanted have meters of their own.
+        let (own, others): (Vec<_>, Vec<_>) = of_lease.partition(|(_, s)| !s.id.contains('+'));
+        spent +=
+            others.iter().map(|(_, segment)| segment.amount.amount).sum::<rust_decimal::Decimal>();
+        for (_, segment) in own {
             if segment.billed_from_micros != micros {
                 wrong.push(format!("{} has a gap before it", segment.id));
             }

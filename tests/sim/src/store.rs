@@ -6,11 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_broker::store::{
-    Due, JobQuery, JobView, MemoryStore, Row, SegmentQuery, Store, StoreError, Transition,
+    Counts, Due, JobQuery, JobView, MemoryStore, Row, SegmentQuery, Store, StoreError, StrayQuery,
+    Transition,
 };
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
+    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 
@@ -135,6 +136,24 @@ impl Store for FaultyStore {
     }
     async fn open_leases(&self) -> Answer<Vec<Lease>> {
         self.inner.open_leases().await
+    }
+    async fn leases(&self, ids: &[LeaseId]) -> Answer<Vec<Lease>> {
+        self.inner.leases(ids).await
+    }
+    async fn newest_leases(&self, project: Option<&ProjectId>, limit: u32) -> Answer<Vec<Lease>> {
+        self.inner.newest_leases(project, limit).await
+    }
+    async fn strays(&self, query: &StrayQuery) -> Answer<Vec<Stray>> {
+        self.inner.strays(query).await
+    }
+    async fn sweepers(&self) -> Answer<Vec<SweeperState>> {
+        self.inner.sweepers().await
+    }
+    async fn counts(&self) -> Answer<Counts> {
+        self.inner.counts().await
+    }
+    async fn position(&self) -> Answer<u64> {
+        self.inner.position().await
     }
     async fn due(&self, now: Timestamp, limit: u32) -> Answer<Vec<Due>> {
         self.inner.due(now, limit).await

@@ -15,6 +15,9 @@ use crate::trial::TrialState;
 /// Longest pause between reads of a node whose agent has not reported.
 const BOOT_POLL_MAX: Duration = Duration::from_secs(30);
 
+/// Longest pause between two alerts about one lease.
+const ALERT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 impl Work<'_> {
     pub(crate) fn wake_lease(&mut self) -> Result<(), StepError> {
         let now = self.now();
@@ -22,6 +25,8 @@ impl Work<'_> {
         if lease.state.is_terminal() {
             return Ok(());
         }
+        self.alert_when_overdue();
+        let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(call) = &lease.in_flight {
             let other = call.owner != self.context.owner;
             if now < call.until && !(other && self.context.recovering) {
@@ -56,11 +61,44 @@ impl Work<'_> {
         }
     }
 
+    /// A release, or the answer whether there is a node at all, that takes too long is told to
+    /// people, ever more rarely; it goes on for ever.
+    fn alert_when_overdue(&mut self) {
+        let (now, policy) = (self.now(), self.context.policy);
+        let Some(lease) = &mut self.lease else { return };
+        let since = match lease.state {
+            LeaseState::Unknown | LeaseState::Releasing => Some(lease.since),
+            _ => lease.surplus.iter().map(|one| one.since).min(),
+        };
+        let Some(since) = since else { return };
+        let longest = policy.release_alert.max(ALERT_MAX);
+        // After the bound, then after 2, 4, 8, … times the bound, a day at most between two.
+        let mut due = add(since, policy.release_alert);
+        for told in 0..lease.alerts {
+            due = add(due, backoff(policy.release_alert, longest, told.min(16)));
+        }
+        if now < due {
+            return;
+        }
+        lease.alerts = lease.alerts.saturating_add(1);
+        let seconds = now.duration_since(since).as_secs();
+        let payload = json!({
+            "state": lease.state, "seconds": seconds, "node": lease.node,
+            "surplus": lease.surplus.len(), "calls": lease.release_failures,
+            "price": lease.price.price, "error": lease.last_error,
+        });
+        self.record("lease.release_overdue", payload);
+    }
+
     fn launch(&mut self) -> Result<(), StepError> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         let nothing = Evidence::NothingLaunched { at: now };
         if lease.release_wanted {
+            return self.end_lease(LeaseState::Void, nothing);
+        }
+        if self.context.held {
+            self.trial.waiting_for = Some(super::trial::HELD.to_owned());
             return self.end_lease(LeaseState::Void, nothing);
         }
         // The ceiling is checked again right before the launch: prices move while one waits.
@@ -236,6 +274,7 @@ impl Work<'_> {
             lease.state = state;
             lease.since = now;
             lease.release_failures = 0;
+            lease.alerts = 0;
             lease.next_at = Some(now);
         }
         self.record(format!("lease.{}", state.as_str()), payload);

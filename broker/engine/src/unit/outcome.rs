@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Call, CallRef, Outcome, StepError, Work, add};
 use crate::evidence::Evidence;
 use crate::job::EndReason;
-use crate::lease::{CallKind, Lease, LeaseState};
+use crate::lease::{CallKind, LeaseState};
 use crate::meter::fits;
 use crate::trial::TrialState;
 
@@ -115,14 +115,14 @@ impl Work<'_> {
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.recheck_at = None;
         for node in &launched.surplus {
-            lease.add_surplus(node, now);
+            lease.add_surplus(node, None, now);
         }
         match &lease.node {
             None => lease.node = Some(launched.node.clone()),
             Some(known) if *known == launched.node => {}
             // A late answer names another node than the one found meanwhile: it is one too many.
             Some(_) => {
-                lease.add_surplus(&launched.node, now);
+                lease.add_surplus(&launched.node, None, now);
                 return self.node_exists(true);
             }
         }
@@ -199,7 +199,7 @@ impl Work<'_> {
             lease.node = nodes.next().cloned();
         }
         for node in nodes {
-            lease.add_surplus(node, now);
+            lease.add_surplus(node, None, now);
         }
         let pending = matches!(lease.state, LeaseState::Launching | LeaseState::Unknown);
         match (lease.node.is_some(), error.effect, pending) {
@@ -262,7 +262,11 @@ impl Work<'_> {
         }
     }
 
-    fn found_nodes(&mut self, found: &Found, read_at: Option<Timestamp>) -> Result<(), StepError> {
+    pub(super) fn found_nodes(
+        &mut self,
+        found: &Found,
+        read_at: Option<Timestamp>,
+    ) -> Result<(), StepError> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         let (gone, live): (Vec<&NodeState>, Vec<&NodeState>) =
@@ -270,14 +274,12 @@ impl Work<'_> {
         if !live.is_empty() {
             let main = lease.node.get_or_insert_with(|| live[0].node.clone()).clone();
             for state in live {
-                if state.node == main {
-                    // Proven gone, and there again: it is to be ended and proven anew.
-                    if lease.evidence.take().is_some() {
-                        lease.release_acked = false;
-                    }
+                if state.node == main && lease.evidence.is_none() {
                     lease.observe(state, now);
                 } else {
-                    lease.add_surplus(&state.node, now);
+                    // Beyond its own; or proven gone, and there again: it is to be ended, and
+                    // proven gone, on its own.
+                    lease.add_surplus(&state.node, Some(state), now);
                 }
             }
             let stated = found.nodes.iter().find(|s| s.node == main).and_then(|s| s.billed_price);
@@ -468,21 +470,16 @@ impl Work<'_> {
         self.read_again(error.retry_after)
     }
 
-    /// Counts a fruitless call; a release that does not come forward is written down for people,
-    /// ever more rarely, and goes on for ever.
+    /// Counts a fruitless call.
     fn no_progress(&mut self) {
         let Some(lease) = &mut self.lease else { return };
         lease.release_failures = lease.release_failures.saturating_add(1);
-        let (failures, error) = (lease.release_failures, lease.last_error.clone());
-        if lease.release_wanted && failures >= 8 && failures.is_power_of_two() {
-            self.record("lease.release_overdue", json!({ "calls": failures, "error": error }));
-        }
     }
 }
 
 /// Notes a read without the node, and returns all of them when they prove its absence: enough,
 /// the last one begun at or after `window_end`.
-pub(super) fn absent(
+pub(crate) fn absent(
     reads: &mut Vec<Timestamp>,
     read_at: Timestamp,
     wanted: u32,
@@ -496,21 +493,4 @@ pub(super) fn absent(
     reads.push(read_at);
     let enough = u32::try_from(reads.len()).unwrap_or(u32::MAX) >= wanted.max(1);
     (enough && read_at >= window_end).then(|| reads.clone())
-}
-
-impl Lease {
-    pub(super) fn add_surplus(&mut self, node: &NodeId, now: Timestamp) {
-        let known = self.node.as_ref() == Some(node)
-            || self.surplus.iter().any(|surplus| surplus.node == *node);
-        if !known {
-            self.surplus.push(crate::lease::Surplus {
-                node: node.clone(),
-                since: now,
-                acked: false,
-                absent_reads: Vec::new(),
-                failures: 0,
-                next_at: now,
-            });
-        }
-    }
 }

@@ -1,16 +1,18 @@
 //! Nodes beyond the one wanted: each is ended at once, and proven ended before its lease is.
 
 use jiff::Timestamp;
-use runwhere_model::{ErrorKind, NodeId, NodePhase, NodeState, ProviderError, Terminated};
+use runwhere_model::{
+    Capabilities, ErrorKind, Found, LeaseId, NodeId, NodePhase, NodeState, ProviderError,
+    Terminated,
+};
 use serde_json::json;
 
-use super::outcome::absent;
-use super::{StepError, Work, add, backoff};
+use super::{StepError, Work};
 use crate::evidence::Evidence;
 use crate::lease::{CallKind, Lease, LeaseState};
-
-/// Every so many fruitless reads a termination is asked for again.
-const ASK_AGAIN: u32 = 5;
+use crate::meter::{Bill, Meter, cut_meter};
+use crate::policy::Policy;
+use crate::surplus::Surplus;
 
 impl Work<'_> {
     pub(super) fn is_surplus(&self, node: &NodeId) -> bool {
@@ -31,7 +33,7 @@ impl Work<'_> {
                 _ => Ok(()),
             };
         };
-        let kind = if one.acked { CallKind::Describe } else { CallKind::Terminate };
+        let kind = one.next_call(&lease.capabilities);
         let node = one.node.clone();
         self.call_for(kind, Some(&node))
     }
@@ -41,23 +43,9 @@ impl Work<'_> {
         node: &NodeId,
         answer: &Result<Terminated, ProviderError>,
     ) -> Result<(), StepError> {
-        let now = self.now();
-        match answer {
-            Ok(Terminated::Gone { stopped_at }) => {
-                let evidence = Evidence::TerminalRead {
-                    node: node.clone(),
-                    at: now,
-                    call: "terminate".into(),
-                    stopped_at: *stopped_at,
-                };
-                self.surplus_ended(node, evidence)
-            }
-            Ok(Terminated::Requested) => self.surplus_later(node, true, None),
-            Err(error) => {
-                let gone = error.kind == ErrorKind::NotFound;
-                self.surplus_later(node, gone, Some(error))
-            }
-        }
+        self.surplus_answered(node, answer.as_ref().err(), |one, capabilities, policy, now| {
+            one.terminated(answer, capabilities, policy, now)
+        })
     }
 
     pub(super) fn surplus_described(
@@ -66,76 +54,109 @@ impl Work<'_> {
         answer: &Result<NodeState, ProviderError>,
         read_at: Option<Timestamp>,
     ) -> Result<(), StepError> {
-        let now = self.now();
-        match answer {
-            Ok(state) if state.phase == NodePhase::Gone => {
-                let evidence = Evidence::TerminalRead {
-                    node: node.clone(),
-                    at: now,
-                    call: "describe".into(),
-                    stopped_at: state.stopped_at,
-                };
-                self.surplus_ended(node, evidence)
-            }
-            Ok(_) => {
-                let one = self.lease.as_mut().and_then(|lease| {
-                    lease.surplus.iter_mut().find(|surplus| surplus.node == *node)
-                });
-                let acked = one.is_some_and(|one| {
-                    one.absent_reads.clear();
-                    (one.failures + 1) % ASK_AGAIN != 0
-                });
-                self.surplus_later(node, acked, None)
-            }
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                let (Some(lease), Some(read_at)) = (&mut self.lease, read_at) else {
-                    return Ok(());
-                };
-                let (settle, wanted) = (lease.capabilities.settle, lease.capabilities.absent_reads);
-                let Some(one) = lease.surplus.iter_mut().find(|surplus| surplus.node == *node)
-                else {
-                    return Ok(());
-                };
-                let first = one.absent_reads.first().copied().unwrap_or(read_at);
-                let window_end = add(first.max(one.since), settle);
-                match absent(&mut one.absent_reads, read_at, wanted, window_end) {
-                    Some(reads) => self
-                        .surplus_ended(node, Evidence::AbsentReads { node: node.clone(), reads }),
-                    None => self.surplus_later(node, true, None),
-                }
-            }
-            Err(error) => self.surplus_later(node, true, Some(error)),
-        }
+        let error = answer.as_ref().err().filter(|error| error.kind != ErrorKind::NotFound);
+        self.surplus_answered(node, error, |one, capabilities, policy, now| {
+            one.described(answer, read_at, capabilities, policy, now)
+        })
     }
 
-    fn surplus_later(
+    fn surplus_answered(
         &mut self,
         node: &NodeId,
-        acked: bool,
         error: Option<&ProviderError>,
+        take: impl FnOnce(&mut Surplus, &Capabilities, &Policy, Timestamp) -> Option<Evidence>,
     ) -> Result<(), StepError> {
-        let now = self.now();
-        let policy = self.context.policy;
+        let (now, policy) = (self.now(), self.context.policy);
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(error) = error {
             lease.last_error = Some(error.to_string());
         }
-        if let Some(one) = lease.surplus.iter_mut().find(|surplus| surplus.node == *node) {
-            one.acked = acked;
-            let wanted = error.and_then(|error| error.retry_after).unwrap_or_default();
-            let pause = backoff(policy.poll, policy.release_retry_max, one.failures);
-            one.failures = one.failures.saturating_add(1);
-            one.next_at = add(now, pause.max(wanted));
+        let Some(one) = lease.surplus.iter_mut().find(|one| one.node == *node) else {
+            return Ok(());
+        };
+        let evidence = take(one, &lease.capabilities, policy, now);
+        self.charge_surplus(node)?;
+        match evidence {
+            Some(evidence) => self.surplus_ended(node, evidence),
+            None => Ok(()),
         }
+    }
+
+    /// Bills what is certain of a surplus node's time to the trial's project.
+    fn charge_surplus(&mut self, node: &NodeId) -> Result<(), StepError> {
+        let Some(lease) = &mut self.lease else { return Ok(()) };
+        let Some(index) = lease.surplus.iter().position(|one| one.node == *node) else {
+            return Ok(());
+        };
+        let one = &lease.surplus[index];
+        let stated = one.stated_price.filter(|price| price.currency == lease.price.price.currency);
+        let name = format!("{}+{}+{}", lease.id, one.node, one.since.as_microsecond());
+        let bill = Bill {
+            name: &name,
+            workspace: &lease.workspace,
+            project: &lease.project,
+            job: &lease.job,
+            trial: &lease.trial,
+            lease: &lease.id,
+            node: Some(&one.node),
+            offer: &lease.offer,
+            price: stated.unwrap_or(lease.price.price),
+            price_snapshot: &lease.price.snapshot,
+            metering: lease.capabilities.metering,
+        };
+        let seen = one.seen_at.unwrap_or(Timestamp::MIN);
+        let certain = seen.checked_sub(lease.capabilities.settle).unwrap_or(Timestamp::MIN);
+        let mut meter = one.meter.clone();
+        let segments = cut_meter(&mut meter, &bill, certain)?;
+        lease.surplus[index].meter = meter;
+        for segment in &segments {
+            let micros = segment.billed_to_micros.saturating_sub(segment.billed_from_micros);
+            self.trial.add_past(micros, segment.amount);
+            let amount = segment.amount;
+            let spent = self.with_budget(amount.currency, |budget, rate| {
+                budget.spend(amount.amount.saturating_mul(rate));
+            });
+            if spent.is_none() && self.context.budget.is_some() {
+                self.record("budget.no_rate", json!({ "currency": amount.currency }));
+            }
+        }
+        self.segments.extend(segments);
         Ok(())
     }
 
     fn surplus_ended(&mut self, node: &NodeId, evidence: Evidence) -> Result<(), StepError> {
+        let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
+        if let Some(one) = lease.surplus.iter().find(|one| one.node == *node) {
+            let stopped = one.meter.stopped_at.unwrap_or(now);
+            lease.surplus_ended.insert(node.clone(), stopped);
+        }
         lease.surplus.retain(|surplus| surplus.node != *node);
+        if lease.surplus.is_empty() {
+            lease.alerts = 0;
+        }
         self.record("lease.surplus_ended", json!({ "evidence": evidence }));
         self.trial.evidence.push(evidence);
         Ok(())
+    }
+
+    pub(super) fn sighted(&mut self, of: &LeaseId, state: &NodeState) -> Result<(), StepError> {
+        let Some(lease) = &self.lease else { return Ok(()) };
+        let settled = match lease.state {
+            LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => true,
+            // A launch that is not resolved may have made it.
+            LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown => false,
+            LeaseState::Released | LeaseState::Void => false,
+        };
+        if lease.id != *of || !settled || lease.node.is_none() || state.phase == NodePhase::Gone {
+            return Ok(());
+        }
+        let known = lease.node.as_ref() == Some(&state.node) || self.is_surplus(&state.node);
+        if !known {
+            self.record("lease.surplus_found", json!({ "node": state.node }));
+        }
+        self.found_nodes(&Found { nodes: vec![state.clone()], complete: false }, None)?;
+        self.conclude()
     }
 
     /// Ends the lease once nothing but the proof of its own node was waited for.
@@ -152,6 +173,30 @@ impl Work<'_> {
 }
 
 impl Lease {
+    /// Takes note of a node beyond the one wanted.
+    pub(super) fn add_surplus(&mut self, node: &NodeId, state: Option<&NodeState>, now: Timestamp) {
+        let own = self.node.as_ref() == Some(node);
+        if own && self.evidence.is_none() {
+            return;
+        }
+        let known = self.surplus.iter().position(|surplus| surplus.node == *node);
+        let index = known.unwrap_or_else(|| {
+            let requested = self.launched_at.unwrap_or(self.intended_at);
+            let mut one = Surplus::new(node.clone(), &self.capabilities, requested, now);
+            let ended = self.surplus_ended.get(node).copied();
+            let ended = if own { self.meter.stopped_at } else { ended };
+            if let Some(stopped) = ended {
+                one.meter = Meter::default();
+                one.billed_only_from(stopped);
+            }
+            self.surplus.push(one);
+            self.surplus.len() - 1
+        });
+        if let Some(state) = state {
+            self.surplus[index].observe(state, now);
+        }
+    }
+
     /// No other node of it is known of or to be looked for.
     pub(super) fn is_alone(&self) -> bool {
         self.surplus.is_empty() && self.recheck_at.is_none()

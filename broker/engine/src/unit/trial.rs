@@ -1,5 +1,7 @@
 //! The trial's side of a step.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use runwhere_model::ErrorKind;
 use serde_json::json;
@@ -9,6 +11,10 @@ use crate::job::EndReason;
 use crate::lease::{AgentSession, Lease, LeaseState};
 use crate::meter::Meter;
 use crate::trial::{Desired, OutputState, TrialState};
+
+/// Why nothing is launched after a restore.
+pub(super) const HELD: &str =
+    "launches are held until an operator confirms that the database was restored";
 
 impl Work<'_> {
     pub(crate) fn wake_trial(&mut self) -> Result<(), StepError> {
@@ -37,6 +43,9 @@ impl Work<'_> {
             || self.trial.next_at.is_some_and(|at| now < at)
         {
             return Ok(());
+        }
+        if self.context.held {
+            return self.wait_in_queue(HELD);
         }
         if now > add(self.trial.created_at, self.context.policy.queue_limit) {
             let detail = self.trial.waiting_for.clone().unwrap_or_else(|| "queue".to_owned());
@@ -77,12 +86,14 @@ impl Work<'_> {
             launched_at: None,
             node: None,
             surplus: Vec::new(),
+            surplus_ended: BTreeMap::new(),
             recheck_at: None,
             seen_at: None,
             release_wanted: false,
             release_acked: false,
             absent_reads: Vec::new(),
             release_failures: 0,
+            alerts: 0,
             last_error: None,
             in_flight: None,
             agent: AgentSession {

@@ -71,6 +71,7 @@ pub struct World {
     pub events: Vec<String>,
     pub lag: Duration,
     pub shown_after_end: Duration,
+    pub held: bool,
     made: u32,
 }
 
@@ -163,6 +164,7 @@ impl World {
             events: Vec::new(),
             lag: Duration::ZERO,
             shown_after_end: HOUR,
+            held: false,
             made: 0,
         }
     }
@@ -205,6 +207,7 @@ impl World {
             fresh: Some(FreshLease { id: fresh, lease_token_sha256: "00".into() }),
             agent_seen: if self.connected { Some(self.now) } else { self.agent_seen },
             siblings_ended: true,
+            held: self.held,
         };
         let step = decide(before.clone(), &context)?;
         self.check(&before, &step);
@@ -498,9 +501,12 @@ impl World {
 
     /// Segments, ledger and budget against the meter.
     fn check_money(&self) {
-        let mut sums: BTreeMap<&LeaseId, (u64, Decimal, Option<Timestamp>)> = BTreeMap::new();
+        // Each meter, by the first part of its segments' ids: a lease's own, and those of nodes
+        // beyond the one wanted.
+        let mut sums: BTreeMap<&str, (u64, Decimal, Option<Timestamp>)> = BTreeMap::new();
         for segment in &self.segments {
-            let (micros, sum, end) = sums.entry(&segment.lease).or_default();
+            let (meter, _) = segment.id.rsplit_once('.').expect("a meter and a number");
+            let (micros, sum, end) = sums.entry(meter).or_default();
             assert_eq!(segment.billed_from_micros, *micros, "a gap or an overlap");
             assert!(end.is_none_or(|end| end <= segment.start), "periods overlap");
             assert!(segment.start <= segment.end);
@@ -513,7 +519,7 @@ impl World {
             *sum += segment.amount.amount;
         }
         for lease in self.leases.values() {
-            let (micros, sum, _) = sums.get(&lease.id).copied().unwrap_or_default();
+            let (micros, sum, _) = sums.get(lease.id.as_str()).copied().unwrap_or_default();
             assert_eq!(micros, lease.meter.charged_micros);
             let total: Money = cost_total(lease.price.price, micros).unwrap();
             assert_eq!(sum, total.amount, "the pieces are not the whole");
@@ -530,7 +536,9 @@ impl World {
             let ended = self.leases.values().filter(|lease| lease.state.is_terminal());
             let spent: Decimal =
                 ended.map(|lease| lease.meter.cost(lease, self.now).unwrap().amount).sum();
-            assert_eq!(budget.spent, spent);
+            let others = sums.iter().filter(|(meter, _)| meter.contains('+'));
+            let others: Decimal = others.map(|(_, (_, sum, _))| *sum).sum();
+            assert_eq!(budget.spent, spent + others);
             assert!(budget.reserved.values().all(|bound| *bound >= Decimal::ZERO));
         }
     }

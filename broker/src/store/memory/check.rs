@@ -63,6 +63,19 @@ impl State {
                     next_version(stored, row.version, || format!("budget of {}", row.project))?;
                 Change::Budget(row.project.clone(), Some(row))
             }
+            Row::Stray(mut row) => {
+                let id = (row.provider.clone(), row.node().clone());
+                let stored = self.strays.get(&id).map(|stored| stored.version);
+                let label = || format!("stray {} of {}", row.node(), row.provider);
+                row.version = next_version(stored, row.version, label)?;
+                Change::Stray(id, Some(row))
+            }
+            Row::Sweeper(mut row) => {
+                let stored = self.sweepers.get(&row.provider).map(|stored| stored.version);
+                let label = || format!("sweeper of {}", row.provider);
+                row.version = next_version(stored, row.version, label)?;
+                Change::Sweeper(row.provider.clone(), Some(row))
+            }
             Row::ApiKey(row) => self.check_key(row)?,
             Row::Job(row) => self.check_job(row)?,
             Row::Trial(row) => self.check_trial(row)?,

@@ -7,14 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LeaseState, LedgerEntry, Output, Principal, Project,
+    Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 
 use super::tables::{Pos, State, members};
 use crate::store::{
-    DEFAULT_JOBS, Due, JobQuery, JobView, SegmentQuery, Store, StoreError, Transition,
+    Counts, DEFAULT_JOBS, Due, JobQuery, JobView, SegmentQuery, Store, StoreError, StrayQuery,
+    Transition,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -178,6 +179,68 @@ impl Store for MemoryStore {
     async fn open_leases(&self) -> Result<Vec<Lease>, StoreError> {
         let state = self.state();
         Ok(state.open_leases.iter().filter_map(|id| state.leases.get(id)).cloned().collect())
+    }
+
+    async fn leases(&self, ids: &[LeaseId]) -> Result<Vec<Lease>, StoreError> {
+        let state = self.state();
+        let ids: BTreeSet<&LeaseId> = ids.iter().collect();
+        Ok(ids.into_iter().filter_map(|id| state.leases.get(id)).cloned().collect())
+    }
+
+    async fn newest_leases(
+        &self,
+        project: Option<&ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let state = self.state();
+        let newest = state.lease_order.values().rev().filter_map(|id| state.leases.get(id));
+        let fits = |lease: &&Lease| project.is_none_or(|project| lease.project == *project);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(newest.filter(fits).take(limit).cloned().collect())
+    }
+
+    async fn strays(&self, query: &StrayQuery) -> Result<Vec<Stray>, StoreError> {
+        let state = self.state();
+        let fits = |stray: &&Stray| {
+            query.provider.as_ref().is_none_or(|provider| stray.provider == *provider)
+                && query.nodes.as_ref().is_none_or(|nodes| nodes.contains(stray.node()))
+                && (!query.open || stray.state.is_open())
+        };
+        Ok(state.strays.values().filter(fits).cloned().collect())
+    }
+
+    async fn sweepers(&self) -> Result<Vec<SweeperState>, StoreError> {
+        Ok(self.state().sweepers.values().cloned().collect())
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        let state = self.state();
+        let open = || state.open_leases.iter().filter_map(|id| state.leases.get(id));
+        let releasing = open().filter(|lease| lease.state == LeaseState::Releasing);
+        let trials: Vec<&Trial> = state
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.active)
+            .flat_map(|(pos, _)| state.trials_of(*pos))
+            .collect();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        Ok(Counts {
+            releasing_since: releasing.map(|lease| lease.since).min(),
+            leases: LeaseState::ALL
+                .into_iter()
+                .map(|of| (of, number(open().filter(|lease| lease.state == of).count())))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            trials: TrialState::ALL
+                .into_iter()
+                .map(|of| (of, number(trials.iter().filter(|trial| trial.state == of).count())))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+        })
+    }
+
+    async fn position(&self) -> Result<u64, StoreError> {
+        Ok(self.state().events.last_key_value().map_or(0, |(pos, _)| *pos))
     }
 
     async fn due(&self, now: Timestamp, limit: u32) -> Result<Vec<Due>, StoreError> {

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
+    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
-use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
+use runwhere_model::{
+    JobId, KeyId, LeaseId, NodeId, PrincipalId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
+};
 
 use crate::store::Due;
 
@@ -42,6 +44,10 @@ pub(super) struct State {
     pub(super) job_trials: Groups<Pos, (u32, TrialId)>,
     pub(super) leases: BTreeMap<LeaseId, Lease>,
     pub(super) open_leases: BTreeSet<LeaseId>,
+    pub(super) lease_order: BTreeMap<Pos, LeaseId>,
+    pub(super) lease_pos: BTreeMap<LeaseId, Pos>,
+    pub(super) strays: BTreeMap<(ProviderId, NodeId), Stray>,
+    pub(super) sweepers: BTreeMap<ProviderId, SweeperState>,
     pub(super) due: BTreeSet<(Timestamp, Due)>,
     pub(super) outputs: BTreeMap<(TrialId, String), Output>,
     pub(super) syncs: BTreeMap<Pos, SyncManifest>,
@@ -70,6 +76,8 @@ pub(super) enum Change {
     Segment(Pos, Option<UsageSegment>),
     Entry(Pos, Option<LedgerEntry>),
     Event(Pos, Option<EventRecord>),
+    Stray((ProviderId, NodeId), Option<Stray>),
+    Sweeper(ProviderId, Option<SweeperState>),
 }
 
 impl State {
@@ -86,6 +94,10 @@ impl State {
                 Change::Principal(id.clone(), set(&mut self.principals, id, row))
             }
             Change::Budget(id, row) => Change::Budget(id.clone(), set(&mut self.budgets, id, row)),
+            Change::Stray(id, row) => Change::Stray(id.clone(), set(&mut self.strays, id, row)),
+            Change::Sweeper(id, row) => {
+                Change::Sweeper(id.clone(), set(&mut self.sweepers, id, row))
+            }
             Change::Output(id, row) => Change::Output(id.clone(), set(&mut self.outputs, id, row)),
             Change::Key(pos, row) => {
                 let new = row.as_ref().map(|row| (row.id.clone(), row.secret_sha256.clone()));
@@ -126,6 +138,18 @@ impl State {
                 let old = self.leases.remove(&id);
                 if let Some(old) = &old {
                     self.index_lease(old, false);
+                }
+                match (&old, &row) {
+                    (None, Some(_)) => {
+                        self.last_pos += 1;
+                        self.lease_order.insert(self.last_pos, id.clone());
+                        self.lease_pos.insert(id.clone(), self.last_pos);
+                    }
+                    (Some(_), None) => {
+                        let pos = self.lease_pos.remove(&id);
+                        pos.and_then(|pos| self.lease_order.remove(&pos));
+                    }
+                    (_, _) => {}
                 }
                 if let Some(row) = row {
                     self.index_lease(&row, true);

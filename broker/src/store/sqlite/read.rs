@@ -4,17 +4,21 @@ use std::fmt::{Display, Write as _};
 
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, TrialState, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LeaseState, LedgerEntry, Output, Principal, Project,
+    Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
 };
-use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
+use runwhere_model::{
+    JobId, KeyId, LeaseId, NodeId, PrincipalId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
+};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, params, params_from_iter};
 use serde::de::DeserializeOwned;
 
 use super::document::{self, instant, nanos, position};
 use super::fault::Fault;
-use crate::store::{DEFAULT_JOBS, Due, JobQuery, JobView, SegmentQuery, StoreError};
+use crate::store::{
+    Counts, DEFAULT_JOBS, Due, JobQuery, JobView, SegmentQuery, StoreError, StrayQuery,
+};
 
 pub(super) const BY_NAME: &str =
     "SELECT pos FROM jobs WHERE project_id = ?1 AND name = ?2 AND deleted = 0
@@ -272,6 +276,102 @@ pub(super) fn lease(c: &Connection, id: &LeaseId) -> Result<Option<Lease>, Fault
 
 pub(super) fn open_leases(c: &Connection) -> Result<Vec<Lease>, Fault> {
     all(c, "leases", OPEN_LEASES, [])
+}
+
+pub(super) fn leases(c: &Connection, ids: &[LeaseId]) -> Result<Vec<Lease>, Fault> {
+    let mut ids: Vec<&LeaseId> = ids.iter().collect();
+    ids.sort();
+    ids.dedup();
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        found.extend(lease(c, id)?);
+    }
+    Ok(found)
+}
+
+pub(super) fn newest_leases(
+    c: &Connection,
+    project: Option<&ProjectId>,
+    limit: u32,
+) -> Result<Vec<Lease>, Fault> {
+    match project {
+        None => all(c, "leases", "SELECT doc FROM leases ORDER BY rowid DESC LIMIT ?1", [limit]),
+        Some(project) => {
+            let sql = "SELECT doc FROM leases WHERE project_id = ?1 ORDER BY rowid DESC LIMIT ?2";
+            all(c, "leases", sql, params![project.as_str(), limit])
+        }
+    }
+}
+
+pub(super) fn strays(c: &Connection, query: &StrayQuery) -> Result<Vec<Stray>, Fault> {
+    let shown = if query.open { " AND open = 1" } else { "" };
+    let provider = query.provider.as_ref().map(ProviderId::as_str);
+    let Some(nodes) = &query.nodes else {
+        let sql = format!(
+            "SELECT doc FROM strays WHERE (?1 IS NULL OR provider_id = ?1){shown}
+             ORDER BY provider_id, node_id"
+        );
+        return all(c, "strays", &sql, [provider]);
+    };
+    let mut nodes: Vec<&NodeId> = nodes.iter().collect();
+    nodes.sort();
+    nodes.dedup();
+    let sql = format!(
+        "SELECT doc FROM strays WHERE (?1 IS NULL OR provider_id = ?1) AND node_id = ?2{shown}
+         ORDER BY provider_id"
+    );
+    let mut found: Vec<Stray> = Vec::new();
+    for node in nodes {
+        found.extend(all::<Stray>(c, "strays", &sql, params![provider, node.as_str()])?);
+    }
+    found.sort_by(|a, b| (&a.provider, a.node()).cmp(&(&b.provider, b.node())));
+    Ok(found)
+}
+
+pub(super) fn sweepers(c: &Connection) -> Result<Vec<SweeperState>, Fault> {
+    all(c, "sweepers", "SELECT doc FROM sweepers ORDER BY provider_id", [])
+}
+
+pub(super) fn counts(c: &Connection) -> Result<Counts, Fault> {
+    let grouped = |sql: &str| -> Result<Vec<(String, u64)>, Fault> {
+        let mut statement = c.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push((row.get(0)?, position(row.get(1)?)));
+        }
+        Ok(found)
+    };
+    let leases = grouped(
+        "SELECT json_extract(doc, '$.state'), count(*) FROM leases WHERE ended = 0 GROUP BY 1",
+    )?;
+    let trials = grouped(
+        "SELECT t.state, count(*) FROM jobs j JOIN trials t ON t.job_pos = j.pos
+         WHERE j.active = 1 GROUP BY t.state",
+    )?;
+    let of = |counted: &[(String, u64)], word: &str| {
+        counted.iter().find(|(state, _)| state == word).map(|(_, count)| *count)
+    };
+    let releasing = "SELECT doc FROM leases
+                     WHERE ended = 0 AND json_extract(doc, '$.state') = 'releasing'";
+    let releasing: Vec<Lease> = all(c, "leases", releasing, [])?;
+    Ok(Counts {
+        leases: LeaseState::ALL
+            .into_iter()
+            .filter_map(|state| of(&leases, state.as_str()).map(|count| (state, count)))
+            .collect(),
+        trials: TrialState::ALL
+            .into_iter()
+            .filter_map(|state| of(&trials, state.as_str()).map(|count| (state, count)))
+            .collect(),
+        releasing_since: releasing.iter().map(|lease| lease.since).min(),
+    })
+}
+
+pub(super) fn newest_position(c: &Connection) -> Result<u64, Fault> {
+    let sql = "SELECT max(pos) FROM events";
+    let pos: Option<i64> = c.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(pos.map_or(0, position))
 }
 
 pub(super) fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<Due>, Fault> {

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
+    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 use rusqlite::Connection;
@@ -18,7 +18,9 @@ use super::database::Database;
 use super::fault::Fault;
 use super::read;
 use super::schema::{self, OpenError};
-use crate::store::{Due, JobQuery, JobView, SegmentQuery, Store, StoreError, Transition};
+use crate::store::{
+    Counts, Due, JobQuery, JobView, SegmentQuery, Store, StoreError, StrayQuery, Transition,
+};
 
 /// Transitions that share one commit at most.
 const BATCH: usize = 256;
@@ -253,6 +255,37 @@ impl Store for SqliteStore {
 
     async fn open_leases(&self) -> Result<Vec<Lease>, StoreError> {
         self.read(read::open_leases).await
+    }
+
+    async fn leases(&self, ids: &[LeaseId]) -> Result<Vec<Lease>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |c| read::leases(c, &ids)).await
+    }
+
+    async fn newest_leases(
+        &self,
+        project: Option<&ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let project = project.cloned();
+        self.read(move |c| read::newest_leases(c, project.as_ref(), limit)).await
+    }
+
+    async fn strays(&self, query: &StrayQuery) -> Result<Vec<Stray>, StoreError> {
+        let query = query.clone();
+        self.read(move |c| read::strays(c, &query)).await
+    }
+
+    async fn sweepers(&self) -> Result<Vec<SweeperState>, StoreError> {
+        self.read(read::sweepers).await
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(read::counts).await
+    }
+
+    async fn position(&self) -> Result<u64, StoreError> {
+        self.read(read::newest_position).await
     }
 
     async fn due(&self, now: Timestamp, limit: u32) -> Result<Vec<Due>, StoreError> {

@@ -2,8 +2,8 @@
 //! what remains is a failure of the database itself.
 
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, SyncManifest,
-    Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
+    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::{JobId, TrialId};
@@ -31,6 +31,8 @@ pub(super) fn transition(c: &Connection, transition: &Transition) -> Result<(), 
             Row::Entry(row) => entry(c, row).inspect(|()| failpoint!("store.entry.written")),
             Row::Output(trial, row) => output(c, trial, row),
             Row::Budget(row) => budget(c, row),
+            Row::Stray(row) => stray(c, row),
+            Row::Sweeper(row) => sweeper(c, row),
         }?;
     }
     transition.events.iter().try_for_each(|row| event(c, row))
@@ -261,6 +263,52 @@ fn lease(c: &Connection, row: &Lease) -> Result<(), Fault> {
         )?
     };
     fresh(written, || format!("lease {id}"))
+}
+
+fn stray(c: &Connection, row: &Stray) -> Result<(), Fault> {
+    let next = Stray { version: row.version + 1, ..row.clone() };
+    let doc = document::write(&next)?;
+    let (old, new) = (integer(row.version)?, integer(next.version)?);
+    let (provider, node) = (row.provider.as_str(), row.node().as_str());
+    let open = row.state.is_open();
+    let written = if row.version == 0 {
+        run(
+            c,
+            "INSERT INTO strays (provider_id, node_id, version, open, doc)
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (provider_id, node_id) DO NOTHING",
+            params![provider, node, new, open, doc],
+        )?
+    } else {
+        run(
+            c,
+            "UPDATE strays SET version = ?3, open = ?4, doc = ?5
+             WHERE provider_id = ?1 AND node_id = ?2 AND version = ?6",
+            params![provider, node, new, open, doc, old],
+        )?
+    };
+    fresh(written, || format!("stray {node} of {provider}"))
+}
+
+fn sweeper(c: &Connection, row: &SweeperState) -> Result<(), Fault> {
+    let next = SweeperState { version: row.version + 1, ..row.clone() };
+    let doc = document::write(&next)?;
+    let (old, new) = (integer(row.version)?, integer(next.version)?);
+    let provider = row.provider.as_str();
+    let written = if row.version == 0 {
+        run(
+            c,
+            "INSERT INTO sweepers (provider_id, version, doc) VALUES (?1, ?2, ?3)
+             ON CONFLICT (provider_id) DO NOTHING",
+            params![provider, new, doc],
+        )?
+    } else {
+        run(
+            c,
+            "UPDATE sweepers SET version = ?2, doc = ?3 WHERE provider_id = ?1 AND version = ?4",
+            params![provider, new, doc, old],
+        )?
+    };
+    fresh(written, || format!("sweeper of {provider}"))
 }
 
 fn trial_project(c: &Connection, trial: &str) -> Result<Option<String>, Fault> {
