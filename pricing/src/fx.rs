@@ -184,6 +184,12 @@ impl FxTable {
         Ok(table)
     }
 
+    /// A table of rates that were in force.
+    pub fn restore(rates: Vec<FxRate>, max_age_days: u32) -> Self {
+        let rates = rates.into_iter().map(|rate| ((rate.from, rate.to), rate)).collect();
+        Self { rates, max_age_days }
+    }
+
     /// All rates, ordered by currency.
     pub fn rates(&self) -> impl Iterator<Item = &FxRate> {
         self.rates.values()

@@ -12,10 +12,13 @@ pub mod canonical;
 pub mod catalogue;
 pub mod codes;
 pub mod fx;
+pub mod history;
 pub mod http;
+pub mod keep;
 pub mod listing;
 pub mod quote;
 pub mod reason;
+pub mod refresh;
 pub mod request;
 pub mod resolve;
 pub mod rows;
@@ -32,10 +35,13 @@ pub use catalogue::{
 };
 pub use codes::CodeBook;
 pub use fx::{Converted, FxError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable};
+pub use history::{Change, ChangeKind};
 pub use http::router;
+pub use keep::PriceFolder;
 pub use listing::Listed;
 pub use quote::{Policy, Query, Quote, Recommended, Rejection, TaskType};
 pub use reason::{Reason, Tag};
+pub use refresh::{Outcome, Quarantined, RefreshError, Refresher, SourceStatus};
 pub use request::{ListRequest, Problem, RequestError};
 pub use resolve::ResolveError;
 pub use rows::{

@@ -1,19 +1,23 @@
 //! The price service: the current catalogue, swapped as a whole, and the questions it answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::SignedDuration;
 use runwhere_model::{GpuModel, Lang, OfferCode, OfferKey, OfferSheet, ProviderId};
 use runwhere_providers::Clock;
 
+use crate::canonical::QuoteRef;
 use crate::catalogue::{
     Assessed, Audience, Catalogue, DEFAULT_SHEET_MAX_AGE, Entry, Trouble, bundled_of,
 };
 use crate::codes::CodeBook;
 use crate::fx::FxTable;
+use crate::history::Change;
+use crate::keep::{Kept, PriceFolder};
 use crate::listing::Wanted;
 use crate::quote::{Query, Quote};
+use crate::refresh::SourceState;
 use crate::request::{ListRequest, MAX_LIMIT, Problem, RequestError};
 use crate::resolve::ResolveError;
 use crate::rows::{OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply};
@@ -21,7 +25,7 @@ use crate::shard::{Limits, Shard, ShardParts};
 use crate::suggest::suggest;
 
 /// How a price service is set up.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PriceOptions {
     /// Exchange rates.
     pub fx: FxTable,
@@ -31,6 +35,8 @@ pub struct PriceOptions {
     pub bundled: bool,
     /// Codes assigned before, to be kept.
     pub codes: CodeBook,
+    /// Where prices are kept; without, nothing outlives the process.
+    pub folder: Option<PriceFolder>,
 }
 
 impl Default for PriceOptions {
@@ -40,6 +46,7 @@ impl Default for PriceOptions {
             sheet_max_age: DEFAULT_SHEET_MAX_AGE,
             bundled: true,
             codes: CodeBook::new(),
+            folder: None,
         }
     }
 }
@@ -59,16 +66,127 @@ pub struct PriceService {
     clock: Arc<dyn Clock>,
     making: Mutex<Making>,
     current: RwLock<Arc<Catalogue>>,
+    folder: Option<PriceFolder>,
+    kept_sources: BTreeMap<ProviderId, SourceState>,
+    /// The last states, newest first, for quotes that are answered again.
+    recent: Mutex<VecDeque<Arc<Catalogue>>>,
+    /// The state that was kept for quotes last.
+    kept_state: Mutex<String>,
 }
 
+/// States that are held in memory for quotes.
+const RECENT: usize = 4;
+
 impl PriceService {
-    /// A service without connected providers.
+    /// A service without connected providers; what the folder keeps is served at once.
     pub fn new(clock: Arc<dyn Clock>, options: PriceOptions) -> Self {
         let mut codes = options.codes;
-        let catalogue = Catalogue::empty(options.fx, options.bundled, &mut codes);
+        let kept = options.folder.as_ref().map_or_else(Kept::default, |folder| {
+            folder.load().unwrap_or_else(|error| {
+                tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
+                Kept::default()
+            })
+        });
+        for (key, code) in kept.codes.entries() {
+            codes.keep(key.clone(), code);
+        }
+        let mut catalogue = Catalogue::empty(options.fx, options.bundled, &mut codes);
+        for shard in kept.shards {
+            catalogue.put(shard);
+        }
+        for (provider, trouble) in kept.troubles {
+            catalogue.set_trouble(&provider, Some(trouble));
+        }
+        catalogue.set_book(codes.clone());
         let limits = Limits::of(options.sheet_max_age);
         let making = Making { codes, bundled: options.bundled, limits };
-        Self { clock, making: Mutex::new(making), current: RwLock::new(Arc::new(catalogue)) }
+        Self {
+            clock,
+            making: Mutex::new(making),
+            current: RwLock::new(Arc::new(catalogue)),
+            folder: options.folder,
+            kept_sources: kept.sources,
+            recent: Mutex::default(),
+            kept_state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn kept_sources(&self) -> BTreeMap<ProviderId, SourceState> {
+        self.kept_sources.clone()
+    }
+
+    /// Keeps the present state on disk, where there is a folder. A failure is a warning: prices can
+    /// be read again.
+    pub(crate) fn save(&self, sources: &BTreeMap<ProviderId, SourceState>) {
+        let Some(folder) = &self.folder else { return };
+        if let Err(error) = folder.save(&self.catalogue(), sources, self.codes()) {
+            tracing::warn!(%error, "The prices could not be kept on disk");
+        }
+    }
+
+    pub(crate) fn note_changes(&self, provider: &ProviderId, changes: &[Change]) {
+        let Some(folder) = &self.folder else { return };
+        if let Err(error) = folder.note_changes(provider, changes) {
+            tracing::warn!(%provider, %error, "Price changes could not be kept on disk");
+        }
+    }
+
+    /// The changes of a provider's prices, oldest first; none without a folder.
+    pub fn changes(&self, provider: &ProviderId) -> std::io::Result<Vec<Change>> {
+        self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| folder.changes(provider))
+    }
+
+    /// Ids of states that are kept, newest first, with the times at which they were kept.
+    pub fn states(&self) -> std::io::Result<Vec<(String, jiff::Timestamp)>> {
+        self.folder.as_ref().map_or_else(|| Ok(Vec::new()), PriceFolder::states)
+    }
+
+    /// A state by its id: the present one, one of the last, or one that is kept on disk.
+    pub fn state(&self, id: &str) -> Option<Arc<Catalogue>> {
+        let current = self.catalogue();
+        if current.state_id() == id {
+            return Some(current);
+        }
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = recent.iter().find(|catalogue| catalogue.state_id() == id) {
+            return Some(Arc::clone(found));
+        }
+        drop(recent);
+        let found = self.folder.as_ref()?.state(id);
+        let found = found.unwrap_or_else(|error| {
+            tracing::warn!(%error, "A kept state of prices cannot be read");
+            None
+        });
+        let found = Arc::new(found?);
+        self.remember(Arc::clone(&found));
+        Some(found)
+    }
+
+    fn remember(&self, catalogue: Arc<Catalogue>) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.push_front(catalogue);
+        recent.truncate(RECENT);
+    }
+
+    /// Keeps a state that a quote is given for, so that the quote can be answered again after a
+    /// restart. Once per state.
+    pub(crate) fn keep_for_quotes(&self, catalogue: &Catalogue) {
+        let Some(folder) = &self.folder else { return };
+        let mut kept = self.kept_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *kept == catalogue.state_id() {
+            return;
+        }
+        match folder.save_state(catalogue) {
+            Ok(()) => *kept = catalogue.state_id().to_owned(),
+            Err(error) => {
+                tracing::warn!(%error, "A quote cannot be answered again after a restart")
+            }
+        }
+    }
+
+    /// Answers a quote again, as it was answered; `None` when its state is no longer kept.
+    pub fn replay(&self, quote: &QuoteRef) -> Option<Quote> {
+        Some(self.state(&quote.state_id)?.quote(&quote.query, quote.as_of))
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
@@ -132,15 +250,6 @@ impl PriceService {
         }
     }
 
-    /// Takes shards that were kept on disk.
-    pub(crate) fn take_shards(&self, shards: Vec<Arc<Shard>>) {
-        self.change(|catalogue, _| {
-            for shard in shards {
-                catalogue.put(shard);
-            }
-        });
-    }
-
     /// Says what is wrong with a source, or that nothing is.
     pub(crate) fn set_trouble(&self, provider: &ProviderId, trouble: Option<Trouble>) {
         if self.catalogue().troubles().get(provider) != trouble.as_ref() {
@@ -188,7 +297,12 @@ impl PriceService {
         if making.codes.len() != before {
             catalogue.set_book(making.codes.clone());
         }
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        let new = Arc::new(catalogue);
+        let old = std::mem::replace(
+            &mut *self.current.write().unwrap_or_else(PoisonError::into_inner),
+            new,
+        );
+        self.remember(old);
     }
 
     /// The offer that a key or code names, with what holds of it now.
@@ -228,7 +342,9 @@ impl PriceService {
                 };
             }
         };
-        QuoteReply::new(&self.quote(&Query { gpu, ..query }), lang)
+        let catalogue = self.catalogue();
+        self.keep_for_quotes(&catalogue);
+        QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, self.now()), lang)
     }
 
     /// The best offer of each model, best first.

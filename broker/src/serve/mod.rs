@@ -9,5 +9,5 @@ mod sentence;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
 pub use data_dir::{DataDir, DataDirError};
-pub use prices::{Catalogued, keep_fresh, refresh};
+pub use prices::Catalogued;
 pub use running::{Running, ServeError, ServeOptions, start};

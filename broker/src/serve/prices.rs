@@ -1,21 +1,16 @@
-//! The price service as the driver's catalogue, and its upkeep from the connected providers.
+//! The price service as the driver's catalogue, and the connected providers as its sources.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use runwhere_engine::FxRate;
-use runwhere_model::{
-    Currency, GpuCount, GpuModelId, Money, Offer, OfferCode, OfferKey, OfferScope,
-};
+use runwhere_model::{Currency, GpuCount, GpuModelId, Money, Offer, OfferCode, OfferKey};
 use runwhere_pricing::{Assessed, Audience, NotLaunchable, PriceService, Query};
-use runwhere_providers::{Clock, Registry};
+use runwhere_providers::{Clock, OfferSource, Registry};
 use rust_decimal::Decimal;
 
 use crate::api::runwhere::{CnyRates, InCny};
 use crate::ports::Prices;
 
-/// How often a provider's sheet is read again.
-const REFRESH: Duration = Duration::from_secs(30);
 /// How many offers of a model are looked at for a submit.
 const BEST: usize = 20;
 
@@ -112,22 +107,7 @@ impl CnyRates for Catalogued {
     }
 }
 
-/// Reads every provider's sheet once; one that fails keeps its last sheet.
-pub async fn refresh(service: &PriceService, registry: &Registry) {
-    for provider in registry.iter() {
-        match provider.offers(&OfferScope::default()).await {
-            Ok(sheet) => service.replace_sheet(provider.id().clone(), sheet),
-            Err(error) => {
-                tracing::warn!(provider.id = %provider.id(), %error, "Offers could not be read; the last ones stay");
-            }
-        }
-    }
-}
-
-/// Keeps the sheets fresh, for ever.
-pub async fn keep_fresh(service: Arc<PriceService>, registry: Registry, clock: Arc<dyn Clock>) {
-    loop {
-        clock.sleep(REFRESH).await;
-        refresh(&service, &registry).await;
-    }
+/// The connected providers as sources of prices.
+pub(super) fn sources(registry: &Registry) -> Vec<Arc<dyn OfferSource>> {
+    registry.iter().map(|provider| Arc::clone(provider) as Arc<dyn OfferSource>).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use runwhere_engine::Policy;
 use runwhere_failpoint::failpoint;
 use runwhere_model::{KeyId, Secret};
-use runwhere_pricing::{FxTable, PriceOptions, PriceService};
+use runwhere_pricing::{FxTable, PriceFolder, PriceOptions, PriceService, Refresher};
 use runwhere_providers::local::{Local, LocalConfig};
 use runwhere_providers::{Clock, Registry, SystemClock};
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
-use super::prices::{Catalogued, keep_fresh, refresh};
+use super::prices::{Catalogued, sources};
 use super::projects::apply_projects;
 use crate::accounts::{AccountError, Accounts};
 use crate::agents::Agents;
@@ -28,6 +28,9 @@ use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, Room, SystemIds};
 use crate::server::{App, BindError, Listen, Server};
 use crate::store::{OpenError, SqliteStore, Store, StoreError};
+
+/// Sources that are read again this often are read before the first request.
+const LOCAL_REFRESH: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// How to run a server.
 #[derive(Clone, Debug)]
@@ -214,9 +217,20 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }
     failpoint!("start.provider_opened");
-    let price_options = PriceOptions { fx: FxTable::new(&config.fx)?, ..PriceOptions::default() };
+    let price_folder = data.root().join("prices");
+    let folder = PriceFolder::open(&price_folder)
+        .map_err(|source| ServeError::Io { path: price_folder, source })?;
+    let price_options = PriceOptions {
+        fx: FxTable::new(&config.fx)?,
+        folder: Some(folder),
+        ..PriceOptions::default()
+    };
     let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
-    refresh(&prices, &registry).await;
+    let refresher = Arc::new(Refresher::new(Arc::clone(&prices), sources(&registry)));
+    // What this machine has may have changed while no server ran; price lists are read when due.
+    for provider in registry.iter().filter(|provider| provider.terms().refresh <= LOCAL_REFRESH) {
+        let _ = refresher.refresh(provider.id()).await;
+    }
     let catalogued = Arc::new(Catalogued::new(Arc::clone(&prices), Arc::clone(&clock)));
 
     let core = Core::new(CoreParts {
@@ -255,7 +269,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     };
     let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices)));
     let background =
-        vec![tokio::spawn(core.run()), tokio::spawn(keep_fresh(prices, registry, clock))];
+        vec![tokio::spawn(core.run()), tokio::spawn(Arc::clone(&refresher).keep_fresh())];
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
     failpoint!("start.serving");
     let address_path = data.address();

@@ -161,6 +161,18 @@ impl Shard {
         Self { body: Arc::clone(&self.body), head }
     }
 
+    /// The same offers as a state holds them.
+    #[must_use]
+    pub(crate) fn restored(
+        &self,
+        observed_at: Option<Timestamp>,
+        complete: bool,
+        validator: Option<String>,
+    ) -> Self {
+        let head = Head { observed_at, complete, validator, ..self.head.clone() };
+        Self { body: Arc::clone(&self.body), head }
+    }
+
     /// The offers that the provider itself stated, with their own reading times.
     pub fn stated(&self) -> impl Iterator<Item = Offer> {
         self.rows().iter().filter(|row| !row.bundled).map(|row| {

@@ -1,5 +1,6 @@
 //! The price service as its users see it: in process and over HTTP.
 
 mod quotes;
+mod refresh;
 mod routes;
 mod support;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use runwhere_model::{
     Bootstrapping, Capabilities, Deadman, Found, Identity, LaunchRequest, Launched, LeaseId,
     MeterStart, Metering, NodeId, NodeList, NodeState, OfferScope, OfferSheet, Period,
-    ProviderError, ProviderId, StopEffect, Terminated, UsageRecords,
+    ProviderError, ProviderId, SourceTerms, StopEffect, Terminated, UsageRecords,
 };
 
 use super::allocate::Host;
@@ -188,6 +188,15 @@ impl OfferSource for Local {
             Ok(sheet)
         })
         .await
+    }
+
+    fn terms(&self) -> SourceTerms {
+        // Reading this machine costs nothing, and what is taken changes with every job.
+        SourceTerms {
+            refresh: Duration::from_secs(30),
+            readings_per_hour: 3600,
+            ..SourceTerms::default()
+        }
     }
 }
 

@@ -1,0 +1,308 @@
+//! What a price service keeps on disk: shards, the present state, states that quotes refer to, code
+//! book, changes.
+//!
+//! ```text
+//! <folder>/current.json          the present state, sources, decisions, codes
+//! <folder>/shards/<reads>.rwp    offers of one provider, named by their content
+//! <folder>/states/<id>.json      a state that a quote refers to: which shards, rates, troubles
+//! <folder>/changes/<provider>.jsonl   prices that changed
+//! ```
+//!
+//! Files are written whole and renamed, so that a crash leaves the last good one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use runwhere_model::{OfferCode, OfferKey, ProviderId};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::{Catalogue, Trouble};
+use crate::codes::CodeBook;
+use crate::fx::{FxRate, FxTable};
+use crate::history::Change;
+use crate::refresh::SourceState;
+use crate::shard::Shard;
+
+/// States that are kept for quotes.
+const MOST_STATES: usize = 400;
+/// A file of changes is begun anew beyond this size; one older is kept.
+const MOST_CHANGES: u64 = 16 * 1024 * 1024;
+
+/// A folder that holds prices.
+#[derive(Debug)]
+pub struct PriceFolder {
+    root: PathBuf,
+    saves: AtomicU64,
+}
+
+/// A shard's place in a state.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Held {
+    provider: ProviderId,
+    file: String,
+    observed_at: Option<Timestamp>,
+    complete: bool,
+    validator: Option<String>,
+}
+
+/// A whole state.
+#[derive(Debug, Deserialize, Serialize)]
+struct State {
+    version: u32,
+    shards: Vec<Held>,
+    troubles: BTreeMap<ProviderId, Trouble>,
+    rates: Vec<FxRate>,
+    max_age_days: u32,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Current {
+    #[serde(flatten)]
+    state: State,
+    #[serde(default)]
+    sources: BTreeMap<ProviderId, SourceState>,
+    #[serde(default)]
+    codes: Vec<(OfferKey, OfferCode)>,
+}
+
+/// What was found in a folder.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Shards of connected or imported providers.
+    pub shards: Vec<Arc<Shard>>,
+    /// What was wrong with sources.
+    pub troubles: BTreeMap<ProviderId, Trouble>,
+    /// How the sources stood.
+    pub sources: BTreeMap<ProviderId, SourceState>,
+    /// Codes that must stay taken.
+    pub codes: CodeBook,
+}
+
+impl PriceFolder {
+    /// Opens a folder, which is made where there is none.
+    pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        for part in ["shards", "states", "changes"] {
+            fs::create_dir_all(root.join(part))?;
+        }
+        Ok(Self { root, saves: AtomicU64::new(0) })
+    }
+
+    /// What an earlier service left. Files that are damaged or of another version are passed over
+    /// with a warning: their sources are read again.
+    pub fn load(&self) -> io::Result<Kept> {
+        let bytes = match fs::read(self.root.join("current.json")) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) => return Err(error),
+        };
+        let current: Current = match serde_json::from_slice(&bytes) {
+            Ok(current) => current,
+            Err(error) => {
+                tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
+                return Ok(Kept::default());
+            }
+        };
+        let mut sources = current.sources;
+        let mut shards = Vec::new();
+        for held in current.state.shards.iter().filter(|held| held.observed_at.is_some()) {
+            match self.shard(held) {
+                Ok(shard) => shards.push(Arc::new(shard)),
+                Err(error) => {
+                    tracing::warn!(provider = %held.provider, %error, "Kept prices cannot be read; they are read again");
+                    // Nothing is there that "unchanged" could confirm.
+                    sources.remove(&held.provider);
+                }
+            }
+        }
+        Ok(Kept {
+            shards,
+            troubles: current.state.troubles,
+            sources,
+            codes: CodeBook::restore(current.codes),
+        })
+    }
+
+    fn shard(&self, held: &Held) -> io::Result<Shard> {
+        // A name from a file must not lead elsewhere.
+        if !held.file.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(io::Error::other("not the name of a price file"));
+        }
+        let bytes = fs::read(self.root.join("shards").join(format!("{}.rwp", held.file)))?;
+        let shard = Shard::decode(&bytes).map_err(io::Error::other)?;
+        if *shard.provider() != held.provider {
+            return Err(io::Error::other("the price file is another provider's"));
+        }
+        Ok(shard.restored(held.observed_at, held.complete, held.validator.clone()))
+    }
+
+    fn hold(&self, catalogue: &Catalogue) -> io::Result<State> {
+        let mut shards = Vec::with_capacity(catalogue.shards().len());
+        for shard in catalogue.shards() {
+            let file = hex::encode(&shard.reads()[..16]);
+            let path = self.root.join("shards").join(format!("{file}.rwp"));
+            if !path.exists() {
+                write_whole(&path, &shard.encode())?;
+            }
+            shards.push(Held {
+                provider: shard.provider().clone(),
+                file,
+                observed_at: shard.observed_at(),
+                complete: shard.complete(),
+                validator: shard.validator().map(str::to_owned),
+            });
+        }
+        Ok(State {
+            version: 1,
+            shards,
+            troubles: catalogue.troubles().clone(),
+            rates: catalogue.fx().rates().cloned().collect(),
+            max_age_days: catalogue.fx().max_age_days(),
+        })
+    }
+
+    /// Keeps the present state.
+    pub fn save(
+        &self,
+        catalogue: &Catalogue,
+        sources: &BTreeMap<ProviderId, SourceState>,
+        codes: Vec<(OfferKey, OfferCode)>,
+    ) -> io::Result<()> {
+        let current = Current { state: self.hold(catalogue)?, sources: sources.clone(), codes };
+        let bytes = serde_json::to_vec(&current).map_err(io::Error::other)?;
+        write_whole(&self.root.join("current.json"), &bytes)?;
+        if self.saves.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
+            self.sweep(&current.state)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a state that a quote refers to.
+    pub fn save_state(&self, catalogue: &Catalogue) -> io::Result<()> {
+        let path = self.state_path(catalogue.state_id());
+        if path.exists() {
+            return Ok(());
+        }
+        let state = self.hold(catalogue)?;
+        write_whole(&path, &serde_json::to_vec(&state).map_err(io::Error::other)?)
+    }
+
+    fn state_path(&self, id: &str) -> PathBuf {
+        self.root.join("states").join(format!("{id}.json"))
+    }
+
+    /// A state of earlier; `None` when it is not kept (any more).
+    pub fn state(&self, id: &str) -> io::Result<Option<Catalogue>> {
+        if id.len() != 32 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        let bytes = match fs::read(self.state_path(id)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let state: State = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+        let fx = FxTable::restore(state.rates, state.max_age_days);
+        let mut catalogue = Catalogue::empty(fx, false, &mut CodeBook::new());
+        for held in &state.shards {
+            catalogue.put(Arc::new(self.shard(held)?));
+        }
+        for (provider, trouble) in state.troubles {
+            catalogue.set_trouble(&provider, Some(trouble));
+        }
+        Ok(Some(catalogue).filter(|catalogue| catalogue.state_id() == id))
+    }
+
+    /// The ids of the kept states with the times at which they were kept, newest first.
+    pub fn states(&self) -> io::Result<Vec<(String, Timestamp)>> {
+        let mut states = Vec::new();
+        for entry in fs::read_dir(self.root.join("states"))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+                continue;
+            };
+            let kept =
+                Timestamp::try_from(entry.metadata()?.modified()?).map_err(io::Error::other)?;
+            states.push((id.to_owned(), kept));
+        }
+        states.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
+        Ok(states)
+    }
+
+    /// Removes the oldest states beyond the limit, and shards that nothing refers to.
+    fn sweep(&self, current: &State) -> io::Result<()> {
+        let mut used: BTreeSet<String> =
+            current.shards.iter().map(|held| format!("{}.rwp", held.file)).collect();
+        for (at, (id, _)) in self.states()?.into_iter().enumerate() {
+            let path = self.state_path(&id);
+            if at >= MOST_STATES {
+                fs::remove_file(&path)?;
+                continue;
+            }
+            let state: Option<State> = serde_json::from_slice(&fs::read(&path)?).ok();
+            used.extend(
+                state.into_iter().flat_map(|state| state.shards).map(|h| format!("{}.rwp", h.file)),
+            );
+        }
+        for entry in fs::read_dir(self.root.join("shards"))? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_none_or(|name| !used.contains(name)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn changes_path(&self, provider: &ProviderId) -> PathBuf {
+        self.root.join("changes").join(format!("{provider}.jsonl"))
+    }
+
+    /// Adds changes of a provider's prices.
+    pub fn note_changes(&self, provider: &ProviderId, changes: &[Change]) -> io::Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let path = self.changes_path(provider);
+        if fs::metadata(&path).is_ok_and(|file| file.len() > MOST_CHANGES) {
+            fs::rename(&path, path.with_extension("jsonl.1"))?;
+        }
+        let mut lines = Vec::new();
+        for change in changes {
+            serde_json::to_writer(&mut lines, change).map_err(io::Error::other)?;
+            lines.push(b'\n');
+        }
+        fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(&lines)
+    }
+
+    /// The changes of a provider's prices, oldest first; a line that was cut off is passed over.
+    pub fn changes(&self, provider: &ProviderId) -> io::Result<Vec<Change>> {
+        let path = self.changes_path(provider);
+        let mut changes = Vec::new();
+        for path in [path.with_extension("jsonl.1"), path] {
+            let file = match fs::File::open(path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for line in io::BufReader::new(file).lines() {
+                changes.extend(serde_json::from_str::<Change>(&line?).ok());
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let mut file = fs::File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}

@@ -1,0 +1,500 @@
+//! Refresh: what fails is seen, what is not believable is not served, nothing known is lost.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use runwhere_model::{
+    ErrorKind, Gap, GpuModel, Lang, Offer, OfferScope, OfferSheet, PriceKind, ProviderError,
+    ProviderId, SourceTerms,
+};
+use runwhere_pricing::{
+    Audience, ListRequest, Outcome, PriceFolder, PriceOptions, PriceService, Query, QuoteRef,
+    QuoteReply, Reason, Refresher,
+};
+use runwhere_providers::{Clock, OfferSource};
+
+use crate::support::{offer, provider, sheet, young};
+
+/// A clock that a test moves.
+#[derive(Debug)]
+struct Hand(AtomicI64);
+
+impl Hand {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(young().as_second())))
+    }
+    fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.load(Ordering::SeqCst)).expect("a time")
+    }
+    async fn sleep_until(&self, _: Timestamp) {}
+}
+
+type Answer = Result<OfferSheet, ProviderError>;
+
+/// A source that answers what it was told to.
+#[derive(Debug)]
+struct Told {
+    id: ProviderId,
+    answers: Mutex<Vec<Answer>>,
+    asked: AtomicUsize,
+    validators: Mutex<Vec<Option<String>>>,
+    terms: SourceTerms,
+}
+
+impl Told {
+    fn new(id: &str, answers: Vec<Answer>) -> Arc<Self> {
+        let terms = SourceTerms { refresh: Duration::from_secs(600), ..SourceTerms::default() };
+        Self::with(id, terms, answers)
+    }
+    fn with(id: &str, terms: SourceTerms, answers: Vec<Answer>) -> Arc<Self> {
+        Arc::new(Self {
+            id: provider(id),
+            answers: Mutex::new(answers.into_iter().rev().collect()),
+            asked: AtomicUsize::new(0),
+            validators: Mutex::default(),
+            terms,
+        })
+    }
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait::async_trait]
+impl OfferSource for Told {
+    fn id(&self) -> &ProviderId {
+        &self.id
+    }
+    async fn offers(&self, scope: &OfferScope) -> Answer {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.validators.lock().unwrap().push(scope.validator.clone());
+        tokio::task::yield_now().await;
+        self.answers.lock().unwrap().pop().expect("one more answer")
+    }
+    fn terms(&self) -> SourceTerms {
+        self.terms.clone()
+    }
+}
+
+fn down(reason: &str) -> ProviderError {
+    ProviderError::new(provider("a"), "offers", ErrorKind::Transient)
+        .because(std::io::Error::other(reason.to_owned()))
+}
+
+fn list(key: &str, price: &str) -> Offer {
+    let mut offer = offer(key, "t4", "1", price);
+    offer.price.kind = PriceKind::List;
+    offer.price.observed_at = None;
+    offer
+}
+
+fn many(provider: &str, billing: &str, count: usize) -> Vec<Offer> {
+    (0..count).map(|at| list(&format!("{provider}/r/-/{billing}/t{at:03}"), "2 USD")).collect()
+}
+
+fn service(clock: &Arc<Hand>, folder: Option<&std::path::Path>) -> Arc<PriceService> {
+    let folder = folder.map(|path| PriceFolder::open(path).expect("a folder"));
+    let options = PriceOptions { bundled: false, folder, ..PriceOptions::default() };
+    Arc::new(PriceService::new(clock.clone(), options))
+}
+
+fn refresher(
+    clock: &Arc<Hand>,
+    sources: &[&Arc<Told>],
+    folder: Option<&std::path::Path>,
+) -> Refresher {
+    let sources = sources.iter().map(|source| Arc::clone(source) as Arc<dyn OfferSource>);
+    Refresher::new(service(clock, folder), sources)
+}
+
+fn price_of(refresher: &Refresher, key: &str) -> String {
+    let found = refresher.service().resolve(key).expect("an offer");
+    let price = found.entry.offer.price.state.known();
+    price.map_or_else(|| "unknown".to_owned(), |price| price.to_string())
+}
+
+fn status(refresher: &Refresher, id: &str) -> runwhere_pricing::SourceStatus {
+    refresher.status().into_iter().find(|s| s.provider.as_str() == id).expect("a source")
+}
+
+#[tokio::test]
+async fn pr_013_a_source_that_answers_429_keeps_its_prices_with_their_age() {
+    let clock = Hand::new();
+    let a = Told::new("a", vec![Ok(sheet(many("a", "on_demand", 3), young())), Err(down("429"))]);
+    let b = Told::new("b", vec![Err(down("429"))]);
+    let c = Told::new("c", vec![Ok(sheet(many("c", "on_demand", 1), young()))]);
+    let refresher = refresher(&clock, &[&a, &b, &c], None);
+    refresher.refresh_due().await;
+    clock.pass(3 * 3600);
+    assert!(matches!(refresher.refresh(&provider("a")).await, Ok(Outcome::Kept(_))));
+    let kept = status(&refresher, "a");
+    assert_eq!((kept.status.as_str(), kept.rows, kept.age), ("failing", 3, Some(3 * 3600)));
+    assert!(kept.reason.unwrap().contains("429"));
+    // Without a copy it is unavailable; the others work.
+    let never = status(&refresher, "b");
+    assert_eq!((never.status.as_str(), never.rows), ("failing", 0));
+    assert_eq!(status(&refresher, "c").status, "ok");
+}
+
+#[tokio::test]
+async fn pr_023_spot_prices_that_vanish_are_not_believed() {
+    let clock = Hand::new();
+    let both = |spot| [many("a", "on_demand", 400), many("a", "spot", spot)].concat();
+    let a = Told::new("a", vec![Ok(sheet(both(400), young())), Ok(sheet(both(0), young()))]);
+    let refresher = refresher(&clock, &[&a], None);
+    refresher.refresh_due().await;
+    clock.pass(601);
+    let outcome = refresher.refresh(&provider("a")).await.unwrap();
+    assert!(matches!(outcome, Outcome::Kept(_)), "{outcome:?}");
+    let status = status(&refresher, "a");
+    assert_eq!((status.status.as_str(), status.rows), ("refused", 800));
+    assert!(status.reason.unwrap().contains("spot rows fell from 400 to 0"));
+}
+
+#[tokio::test]
+async fn pr_035_a_price_that_falls_thirtyfold_waits_for_an_operator() {
+    let clock = Hand::new();
+    let now = |price: &str| {
+        let mut sheet = sheet(vec![list("a/r/-/on_demand/m4", price)], young());
+        sheet.validator = Some(format!("v{price}"));
+        Ok(sheet)
+    };
+    let answers = ["0.210 USD", "0.007 USD", "0.007 USD", "0.007 USD", "0.008 USD", "9 USD"];
+    let a = Told::new("a", answers.map(now).into());
+    let refresher = refresher(&clock, &[&a], None);
+    let read = || async {
+        clock.pass(601);
+        refresher.refresh(&provider("a")).await.unwrap()
+    };
+    read().await;
+    read().await;
+    assert_eq!(price_of(&refresher, "a/r/-/on_demand/m4"), "0.21 USD/h", "the last is served");
+    read().await;
+    let waiting = refresher.quarantine();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].2.readings, 2);
+    assert_eq!(waiting[0].2.new.to_string(), "0.007 USD/h");
+    assert_eq!(status(&refresher, "a").quarantined, 1);
+    refresher.decide(&waiting[0].1, true).unwrap();
+    assert!(refresher.decide(&waiting[0].1, true).is_err(), "decided once");
+    clock.pass(1);
+    refresher.refresh_due().await;
+    assert_eq!(price_of(&refresher, "a/r/-/on_demand/m4"), "0.007 USD/h");
+    // After a decision the source is asked for everything, not for what changed.
+    assert_eq!(a.validators.lock().unwrap().last(), Some(&None));
+    read().await;
+    assert_eq!(price_of(&refresher, "a/r/-/on_demand/m4"), "0.008 USD/h", "no jump");
+    read().await;
+    refresher.decide(&waiting[0].1, false).unwrap();
+    assert!(refresher.quarantine().is_empty());
+    assert_eq!(price_of(&refresher, "a/r/-/on_demand/m4"), "0.008 USD/h", "turned down");
+}
+
+#[tokio::test]
+async fn a_sheet_in_another_unit_is_refused_as_a_whole() {
+    let clock = Hand::new();
+    let cents: Vec<Offer> =
+        (0..40).map(|at| list(&format!("a/r/-/on_demand/t{at:03}"), "200 USD")).collect();
+    let yuan: Vec<Offer> =
+        (0..40).map(|at| list(&format!("a/r/-/on_demand/t{at:03}"), "2 CNY")).collect();
+    let first = many("a", "on_demand", 40);
+    let answers = [first, cents, yuan].map(|offers| Ok(sheet(offers, young())));
+    let a = Told::new("a", answers.into());
+    let refresher = refresher(&clock, &[&a], None);
+    for seconds in [0, 601, 7000] {
+        clock.pass(seconds);
+        refresher.refresh(&provider("a")).await.unwrap();
+        assert_eq!(price_of(&refresher, "a/r/-/on_demand/t000"), "2 USD/h");
+    }
+    assert_eq!(status(&refresher, "a").status, "refused");
+}
+
+#[tokio::test]
+async fn pr_040_a_restart_with_unchanged_prices_downloads_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let mut first = sheet(many("a", "on_demand", 5), young());
+    first.validator = Some("\"etag-1\"".to_owned());
+    let a = Told::new("a", vec![Ok(first)]);
+    let before = refresher(&clock, &[&a], Some(folder.path()));
+    before.refresh_due().await;
+    let id = before.service().catalogue().snapshot_id().to_owned();
+    drop(before);
+    // Prices are there without asking anybody, and nobody is asked before it is time.
+    clock.pass(60);
+    let later = clock.now() + SignedDuration::from_secs(600);
+    let a = Told::new("a", vec![Ok(OfferSheet::unchanged(None, later))]);
+    let after = refresher(&clock, &[&a], Some(folder.path()));
+    assert_eq!(after.service().catalogue().snapshot_id(), id);
+    assert_eq!(status(&after, "a").age, Some(60));
+    after.refresh_due().await;
+    assert_eq!(a.asked(), 0);
+    clock.pass(600);
+    assert_eq!(after.refresh_due().await, [(provider("a"), Outcome::Unchanged)]);
+    assert_eq!(a.validators.lock().unwrap()[0].as_deref(), Some("\"etag-1\""));
+    assert_eq!(status(&after, "a").age, Some(0), "confirmed now");
+    assert_eq!(after.service().catalogue().snapshot_id(), id);
+}
+
+#[tokio::test]
+async fn damaged_files_are_read_again_from_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let good = || Ok(sheet(many("a", "on_demand", 5), young()));
+    let a = Told::new("a", vec![good()]);
+    refresher(&clock, &[&a], Some(folder.path())).refresh_due().await;
+    for entry in std::fs::read_dir(folder.path().join("shards")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    let a = Told::new("a", vec![good()]);
+    let after = refresher(&clock, &[&a], Some(folder.path()));
+    assert!(after.service().catalogue().is_empty());
+    after.refresh_due().await;
+    assert_eq!((a.asked(), after.service().catalogue().len()), (1, 5));
+    std::fs::write(folder.path().join("current.json"), b"{\"vers").unwrap();
+    assert!(refresher(&clock, &[&a], Some(folder.path())).service().catalogue().is_empty());
+}
+
+#[tokio::test]
+async fn errors_cool_down_and_many_askers_share_one_reading() {
+    let clock = Hand::new();
+    let ok = || Ok(sheet(many("a", "on_demand", 1), young()));
+    let a = Told::new("a", vec![Err(down("no route")), Err(down("no route")), ok(), ok()]);
+    let refresher = refresher(&clock, &[&a], None);
+    refresher.refresh_due().await;
+    for (seconds, asked) in [(29, 1), (1, 2), (59, 2), (1, 3)] {
+        clock.pass(seconds);
+        refresher.refresh_due().await;
+        assert_eq!(a.asked(), asked, "after {seconds} s more");
+    }
+    clock.pass(601);
+    let id = provider("a");
+    let (one, other) = tokio::join!(refresher.refresh(&id), refresher.refresh(&id));
+    assert_eq!(one, other);
+    assert_eq!(a.asked(), 4);
+}
+
+#[tokio::test]
+async fn a_budget_is_kept_whoever_asks() {
+    let clock = Hand::new();
+    let terms = SourceTerms { readings_per_hour: 2, ..SourceTerms::default() };
+    let ok = || Ok(sheet(many("a", "on_demand", 1), young()));
+    let a = Told::with("a", terms, vec![ok(), ok(), ok()]);
+    let refresher = refresher(&clock, &[&a], None);
+    for _ in 0..5 {
+        clock.pass(60);
+        refresher.refresh(&provider("a")).await.unwrap();
+    }
+    assert_eq!(a.asked(), 2);
+    clock.pass(3600);
+    refresher.refresh(&provider("a")).await.unwrap();
+    assert_eq!(a.asked(), 3);
+    assert!(refresher.refresh(&provider("zz")).await.is_err());
+}
+
+#[tokio::test]
+async fn terms_are_held() {
+    let clock = Hand::new();
+    let terms = SourceTerms {
+        min_rows: 3,
+        required: vec![GpuModel::resolve("h100-80g").unwrap().id],
+        ..SourceTerms::default()
+    };
+    let few = many("a", "on_demand", 2);
+    let without = many("a", "on_demand", 3);
+    let mut whole = many("a", "on_demand", 3);
+    whole.push({
+        let mut one = list("a/r/-/on_demand/p5", "98.32 USD");
+        one.gpu = GpuModel::resolve("h100-80g").map(|model| model.id);
+        one
+    });
+    let answers = [few, without, whole].map(|offers| Ok(sheet(offers, young())));
+    let a = Told::with("a", terms, answers.into());
+    let refresher = refresher(&clock, &[&a], None);
+    let reasons = [Some("2 rows, at least 3"), Some("h100-80g"), None];
+    for reason in reasons {
+        clock.pass(7200);
+        refresher.refresh(&provider("a")).await.unwrap();
+        let status = status(&refresher, "a");
+        match reason {
+            Some(reason) => assert!(status.reason.unwrap().contains(reason)),
+            None => assert_eq!((status.status.as_str(), status.rows), ("ok", 4)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn failing_and_partial_sources_never_claim_the_cheapest() {
+    let clock = Hand::new();
+    let mut partial = sheet(vec![list("b/r/-/on_demand/x", "1 USD")], young());
+    partial.complete = false;
+    partial.gaps = vec![Gap { part: "eu-1".into(), reason: "timed out".into() }];
+    let a = Told::new("a", vec![Ok(sheet(vec![list("a/r/-/on_demand/x", "2 USD")], young()))]);
+    let b = Told::new("b", vec![Ok(partial)]);
+    let refresher = refresher(&clock, &[&a, &b], None);
+    refresher.refresh_due().await;
+    let gpu = GpuModel::resolve("t4").map(|model| model.id);
+    let quote = refresher.service().quote(&Query::new(gpu, 1));
+    assert_eq!(quote.recommendations.len(), 2, "nobody is hidden");
+    let first = &quote.recommendations[0];
+    assert_eq!(first.assessed.entry.offer.key.provider.as_str(), "b");
+    let cheapest = |reason: &Reason| {
+        matches!(reason, Reason::CheapestLaunchable { .. } | Reason::CheapestListed { .. })
+    };
+    assert!(!first.reasons.iter().any(cheapest));
+    assert!(first.reasons.contains(&Reason::SourcesIncomplete { providers: "b".to_owned() }));
+    let b = status(&refresher, "b");
+    assert_eq!((b.status.as_str(), b.gaps[0].part.as_str()), ("partial", "eu-1"));
+}
+
+#[tokio::test]
+async fn quotes_replay_byte_for_byte_after_a_restart_and_on_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let at = |price: &str| Ok(sheet(vec![list("a/r/-/on_demand/x", price)], clock.now()));
+    let a = Told::new("a", vec![at("2 USD"), at("3 USD")]);
+    let before = refresher(&clock, &[&a], Some(folder.path()));
+    before.refresh_due().await;
+    clock.pass(77);
+    let query = Query::new(GpuModel::resolve("t4").map(|model| model.id), 1);
+    let reply = before.service().quote_named(Some("t4"), query.clone(), Lang::En);
+    let text = serde_json::to_string(&reply).unwrap();
+    let id = reply.quote_id.unwrap();
+    clock.pass(4000);
+    before.refresh(&provider("a")).await.unwrap();
+    drop(before);
+    let copy = tempfile::tempdir().unwrap();
+    for part in ["shards", "states"] {
+        std::fs::create_dir_all(copy.path().join(part)).unwrap();
+        for entry in std::fs::read_dir(folder.path().join(part)).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.path().join(part).join(entry.file_name())).unwrap();
+        }
+    }
+    for path in [folder.path(), copy.path()] {
+        let service = service(&clock, Some(path));
+        let again = service.replay(&QuoteRef::parse(&id).unwrap()).expect("a kept state");
+        assert_eq!(serde_json::to_string(&QuoteReply::new(&again, Lang::En)).unwrap(), text);
+    }
+    for bad in ["", "x.y", &id[1..], &id.replace('.', ".."), "../../etc/passwd."] {
+        assert_eq!(QuoteRef::parse(bad), None, "{bad}");
+    }
+    let unknown = format!("{}.{}", "0".repeat(32), id.split_once('.').unwrap().1);
+    assert!(
+        service(&clock, Some(folder.path())).replay(&QuoteRef::parse(&unknown).unwrap()).is_none()
+    );
+}
+
+#[tokio::test]
+async fn pr_071_unchanged_prices_give_an_empty_diff_and_changes_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let at = |prices: &[(&str, &str)]| {
+        let offers =
+            prices.iter().map(|(key, price)| list(&format!("a/r/-/on_demand/{key}"), price));
+        Ok(sheet(offers.collect(), young()))
+    };
+    let a = Told::new(
+        "a",
+        vec![
+            at(&[("x", "0.4 USD"), ("y", "1 USD")]),
+            at(&[("y", "1.00 USD"), ("x", "0.40 USD")]),
+            at(&[("x", "0.44 USD"), ("z", "2 USD")]),
+        ],
+    );
+    let refresher = refresher(&clock, &[&a], Some(folder.path()));
+    refresher.refresh_due().await;
+    let first = refresher.service().catalogue();
+    clock.pass(601);
+    let outcome = refresher.refresh(&provider("a")).await.unwrap();
+    assert_eq!(outcome, Outcome::Taken { rows: 2, changed: 0, complete: true });
+    assert!(refresher.service().catalogue().changes_since(&first).is_empty());
+    assert_eq!(price_of(&refresher, "a/r/-/on_demand/x"), "0.4 USD/h");
+    clock.pass(601);
+    refresher.refresh(&provider("a")).await.unwrap();
+    let changes = refresher.service().changes(&provider("a")).unwrap();
+    assert_eq!(changes, refresher.service().catalogue().changes_since(&first));
+    let told: Vec<String> = changes
+        .iter()
+        .map(|change| {
+            format!("{:?} {} {:?}", change.kind, change.offer_key.instance_type, change.percent)
+        })
+        .collect();
+    assert_eq!(told, ["Dearer x Some(\"10\")", "Removed y None", "Added z None"]);
+}
+
+fn page(at: usize) -> Vec<Offer> {
+    (0..3)
+        .map(|row| {
+            let billing = if row == 2 { "spot" } else { "on_demand" };
+            list(&format!("a/r{at}/-/{billing}/t{row}"), &format!("{}.{at} USD", row + 1))
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// A refresh with any subset of failing pages never lowers a known price, never makes it unknown
+    /// and never loses a provider.
+    #[test]
+    fn failing_pages_lose_nothing(
+        rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 6), 1..5),
+        unknown in any::<bool>(),
+    ) {
+        let clock = Hand::new();
+        let whole: Vec<Offer> = (0..6).flat_map(page).collect();
+        let mut answers = vec![Ok(sheet(whole.clone(), young()))];
+        for failing in &rounds {
+            let mut offers: Vec<Offer> = Vec::new();
+            for (at, fails) in failing.iter().enumerate() {
+                if !fails {
+                    offers.extend(page(at));
+                } else if unknown {
+                    // A page of prices failed, the page of types did not.
+                    offers.extend(page(at).into_iter().map(|mut offer| {
+                        offer.price.state = runwhere_model::PriceState::Unknown;
+                        offer
+                    }));
+                }
+            }
+            let fails = failing.iter().filter(|fails| **fails).count();
+            answers.push(match fails {
+                6 if !unknown => Err(down("every page failed")),
+                0 => Ok(sheet(offers, young())),
+                _ => {
+                    let mut partial = sheet(offers, young());
+                    partial.complete = false;
+                    partial.gaps = vec![Gap { part: "pages".into(), reason: "failed".into() }];
+                    Ok(partial)
+                }
+            });
+        }
+        let a = Told::new("a", answers);
+        let refresher = refresher(&clock, &[&a], None);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for _ in 0..=rounds.len() {
+            clock.pass(7200);
+            runtime.block_on(refresher.refresh(&provider("a"))).unwrap();
+            for offer in &whole {
+                let got = refresher.service().catalogue().get(&offer.key);
+                prop_assert_eq!(got.map(|e| e.offer.price.state), Some(offer.price.state));
+            }
+        }
+        let rows = refresher.service().list(&ListRequest::default(), Audience::Public, Lang::Zh);
+        prop_assert_eq!(rows.unwrap().total, whole.len());
+    }
+}
