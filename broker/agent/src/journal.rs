@@ -182,7 +182,10 @@ impl Journal {
                 }
                 EventKind::Collected { .. } => progress.collected = true,
                 EventKind::Done => progress.done = true,
-                EventKind::GpusReady { .. } | EventKind::Preparing | EventKind::Collecting => {}
+                EventKind::GpusReady { .. }
+                | EventKind::Preparing
+                | EventKind::Collecting
+                | EventKind::ReclaimNotice { .. } => {}
             }
         }
         progress

@@ -38,8 +38,13 @@ pub struct EventRecord {
 }
 
 /// Kinds of events that people must see: money may be lost.
-const ALERTS: [&str; 4] =
-    ["lease.release_overdue", "lease.stray_node", "node.unowned", "node.resurrected"];
+const ALERTS: [&str; 5] = [
+    "lease.cleanup_blocked",
+    "lease.release_overdue",
+    "lease.stray_node",
+    "node.unowned",
+    "node.resurrected",
+];
 
 impl EventRecord {
     /// Whether people must see it.

@@ -164,6 +164,11 @@ pub enum EndReason {
         /// What was seen.
         detail: String,
     },
+    /// The provider took the node back.
+    Reclaimed {
+        /// What was seen.
+        detail: String,
+    },
     /// No offer could be launched.
     NoCapacity {
         /// What the provider said last.
@@ -204,6 +209,7 @@ impl EndReason {
             Self::Stopped => "stopped",
             Self::MaxDurationExceeded => "max_duration_exceeded",
             Self::Lost { .. } => "lost",
+            Self::Reclaimed { .. } => "reclaimed",
             Self::NoCapacity { .. } => "no_capacity",
             Self::PriceChanged => "price_changed",
             Self::BudgetExceeded => "budget_exceeded",
@@ -218,6 +224,7 @@ impl EndReason {
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Lost { detail }
+            | Self::Reclaimed { detail }
             | Self::NoCapacity { detail }
             | Self::LaunchRefused { detail }
             | Self::NodeFailed { detail }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runwhere_model::{
-    Capabilities, GpuCount, GpuModelId, HourlyPrice, JobId, LeaseId, NodeId, OfferKey, ProjectId,
-    TrialId, WorkspaceId,
+    Capabilities, EndCause, GpuCount, GpuModelId, HourlyPrice, JobId, LeaseId, NodeId, OfferKey,
+    ProjectId, TrialId, WorkspaceId,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
+use crate::hold::Hold;
 use crate::meter::Meter;
 use crate::surplus::Surplus;
 
@@ -191,6 +192,18 @@ pub struct Lease {
     /// How often people were told that its end is overdue.
     #[serde(default)]
     pub alerts: u32,
+    /// What keeps its node from being ended now.
+    #[serde(default)]
+    pub hold: Option<Hold>,
+    /// Since when its agent is silent, once the silence is long.
+    #[serde(default)]
+    pub unreachable_since: Option<Timestamp>,
+    /// When the provider will take the node back, as the node was told.
+    #[serde(default)]
+    pub reclaim_at: Option<Timestamp>,
+    /// Why the node stopped or ended, by the provider's word.
+    #[serde(default)]
+    pub end_cause: Option<EndCause>,
     /// The last provider error, for operators.
     pub last_error: Option<String>,
     /// The call under way.

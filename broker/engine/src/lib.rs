@@ -9,9 +9,11 @@
 #![deny(clippy::float_arithmetic)]
 
 pub mod account;
+pub mod block;
 pub mod budget;
 pub mod event;
 pub mod evidence;
+pub mod hold;
 pub mod job;
 pub mod lease;
 pub mod ledger;
@@ -26,9 +28,11 @@ pub mod trial;
 pub mod unit;
 
 pub use account::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
+pub use block::{Block, Blocks};
 pub use budget::Budget;
 pub use event::{EventRecord, Subject};
 pub use evidence::Evidence;
+pub use hold::{Hold, Refusal};
 pub use job::{EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile};
 pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot};
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};

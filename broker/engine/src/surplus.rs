@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use runwhere_model::{
-    Capabilities, EndCause, ErrorKind, HourlyPrice, MeterStart, NodeId, NodePhase, NodeState, ProviderError,
-    Terminated,
+    Capabilities, EndCause, ErrorKind, HourlyPrice, MeterStart, NodeId, NodePhase, NodeState,
+    ProviderError, Terminated,
 };
 use serde::{Deserialize, Serialize};
 

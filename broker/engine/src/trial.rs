@@ -5,6 +5,7 @@ use runwhere_model::{JobId, LeaseId, Money, ProjectId, TrialId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
+use crate::hold::Refusal;
 use crate::job::EndReason;
 use crate::lease::LeaseState;
 
@@ -88,6 +89,8 @@ pub enum Desired {
     Stop,
     /// End because time is up.
     TimeOut,
+    /// End because the provider takes the node back.
+    Reclaim,
 }
 
 /// What ended the user's program.
@@ -224,6 +227,9 @@ pub struct Trial {
     pub log: Option<LogSeal>,
     /// What was the last thing a provider refused, while it waits for capacity.
     pub waiting_for: Option<String>,
+    /// The launches that providers refused, per offer and kind, the last one last.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
     /// Billed microseconds of its earlier leases, and of nodes that nobody wanted.
     #[serde(default)]
     pub past_billed_micros: u64,
@@ -266,6 +272,7 @@ impl Trial {
             outputs: OutputState::Pending,
             log: None,
             waiting_for: None,
+            refusals: Vec::new(),
             past_billed_micros: 0,
             past_amounts: Vec::new(),
             cleanup_confirmed: false,

@@ -9,6 +9,7 @@ use runwhere_model::{
 };
 use rust_decimal::Decimal;
 
+use crate::block::Block;
 use crate::budget::Budget;
 use crate::event::{EVENT_VERSION, EventRecord, Subject};
 use crate::evidence::Evidence;
@@ -20,8 +21,10 @@ use crate::trial::{Desired, Output, Trial, TrialState};
 
 mod agent;
 mod ending;
+mod hold;
 mod lease;
 mod outcome;
+mod reclaim;
 mod surplus;
 mod trial;
 
@@ -88,6 +91,8 @@ pub struct Context<'a> {
     pub price: Option<PriceSnapshot>,
     /// What the offer's provider promises; `None` when it is not connected.
     pub capabilities: Option<&'a Capabilities>,
+    /// A refusal of the same thing that still holds.
+    pub blocked: Option<&'a Block>,
     /// The project's budget.
     pub budget: Option<BudgetContext>,
     /// For a launch.
@@ -265,6 +270,7 @@ impl Unit {
             (false, Desired::Run) => AgentOrder::Run,
             (false, Desired::Stop) => AgentOrder::Stop,
             (false, Desired::TimeOut) => AgentOrder::TimeOut,
+            (false, Desired::Reclaim) => AgentOrder::Reclaim,
         }
     }
 

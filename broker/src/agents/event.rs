@@ -43,6 +43,7 @@ pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
             AgentEvent::Failed { stage: stage.clone(), reason: reason.clone() }
         }
         EventKind::Lost { reason } => AgentEvent::Lost { reason: reason.clone() },
+        EventKind::ReclaimNotice { reclaim_at } => AgentEvent::ReclaimNotice { at: *reclaim_at },
         EventKind::Done => AgentEvent::Done,
     }
 }

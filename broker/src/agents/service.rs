@@ -79,6 +79,8 @@ impl AgentService for Agents {
                         "the lease token was redeemed by another agent".into(),
                     ));
                 }
+                // No program is given to a node that is being ended.
+                None if lease.release_wanted => return Err(AgentRefusal::Gone),
                 None => {}
             }
             lease.agent.session_key_sha256 = Some(key.clone());
@@ -186,6 +188,7 @@ impl AgentService for Agents {
                 AgentOrder::Run => (Desired::Run, None),
                 AgentOrder::Stop => (Desired::Stop, Some("stopped")),
                 AgentOrder::TimeOut => (Desired::Stop, Some("timeout")),
+                AgentOrder::Reclaim => (Desired::Stop, Some("reclaimed")),
                 AgentOrder::Release => (Desired::Release, None),
             };
             let known = request.seen == Some(desired);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use runwhere_engine::unit::launch_request;
 use runwhere_engine::{Call, Outcome, Unit};
-use runwhere_model::{Bootstrap, Effect, ErrorKind, ProviderError};
+use runwhere_model::{
+    Bootstrap, Effect, EndCause, ErrorKind, NodePhase, ProviderError, Terminated,
+};
 use runwhere_providers::Provider;
 
 use super::core::Core;
@@ -39,10 +41,37 @@ impl Core {
         let outcome = self.bounded(&provider, unit, call).await;
         let (operation, error) = told_of(&outcome);
         self.metrics.call(id, operation, error);
+        self.note_refusals(unit, &outcome);
         if let Some(error) = error_of(&outcome) {
             tracing::warn!(trial.id = %unit.trial.id, provider.id = %id, error = %error, "Provider call failed");
         }
         outcome
+    }
+
+    /// What an answer says about launches of others.
+    fn note_refusals(&self, unit: &Unit, outcome: &Outcome) {
+        let Some(lease) = &unit.lease else { return };
+        let (offer, now, policy) = (&lease.offer, self.parts.clock.now(), &self.parts.policy);
+        match outcome {
+            Outcome::Launch(Ok(_)) => self.blocks().lifted(offer),
+            Outcome::Launch(Err(error)) => self.blocks().launch_refused(offer, error, now, policy),
+            Outcome::Find(Err(error))
+            | Outcome::Describe(_, Err(error))
+            | Outcome::Terminate(_, Err(error))
+                if error.kind == ErrorKind::Throttle =>
+            {
+                self.blocks().throttled(offer, error, now, policy);
+            }
+            Outcome::Describe(_, Ok(state)) if state.cause == Some(EndCause::Capacity) => {
+                let words = state.reason.as_deref().unwrap_or("no reason given");
+                self.blocks().capacity_failed(offer, words, now, policy);
+            }
+            Outcome::Describe(_, Ok(state)) if state.phase == NodePhase::Gone => {
+                self.blocks().lifted(offer);
+            }
+            Outcome::Terminate(_, Ok(Terminated::Gone { .. })) => self.blocks().lifted(offer),
+            Outcome::Find(_) | Outcome::Describe(..) | Outcome::Terminate(..) => {}
+        }
     }
 
     /// A call that does not answer in time has an unknown outcome.

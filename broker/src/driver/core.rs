@@ -2,22 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_engine::event::EVENT_VERSION;
 use runwhere_engine::{
-    BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy, PriceSnapshot, Step,
-    StepError, Subject, Trial, TrialState, Unit,
+    Block, Blocks, BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy,
+    PriceSnapshot, Step, StepError, Subject, Trial, TrialState, Unit,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
 use runwhere_providers::{Clock, Registry};
 use sha2::Digest;
 
-use super::points;
 use super::metrics::Metrics;
+use super::points;
 use super::run::Busy;
 use super::signals::{AgentPresence, Signals};
 use super::transition::transition;
@@ -91,6 +91,7 @@ pub struct Core {
     pub(super) metrics: Metrics,
     held: AtomicBool,
     started_at: Timestamp,
+    blocks: Mutex<Blocks>,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -108,6 +109,7 @@ impl Core {
             busy: Arc::default(),
             metrics: Metrics::default(),
             held: AtomicBool::new(false),
+            blocks: Mutex::default(),
             locks: Mutex::default(),
         })
     }
@@ -172,6 +174,7 @@ impl Core {
                 Some(lease) => lease.state.is_terminal() && unit.trial.state == TrialState::Queued,
             };
             let now = self.parts.clock.now();
+            let blocked = self.block_of(&unit, now);
             let context = Context {
                 now,
                 policy: &self.parts.policy,
@@ -180,6 +183,7 @@ impl Core {
                 recovering,
                 price: self.price_of(offer),
                 capabilities,
+                blocked: blocked.as_ref(),
                 budget: self.budget_of(&unit).await?,
                 fresh: launching.then(|| self.fresh_lease()),
                 agent_seen: unit
@@ -364,6 +368,16 @@ impl Core {
             kind: kind.to_owned(),
             payload: serde_json::json!({}),
         }
+    }
+
+    /// What was refused lately, to change or to read.
+    pub(super) fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn block_of(&self, unit: &Unit, now: Timestamp) -> Option<Block> {
+        let offer = &unit.job.terms(unit.trial.index).offer;
+        self.blocks().of(offer, now).cloned()
     }
 
     fn lock_of(&self, trial: &TrialId) -> Arc<tokio::sync::Mutex<()>> {

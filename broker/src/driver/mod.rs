@@ -3,8 +3,8 @@
 
 mod calls;
 mod core;
-mod points;
 mod metrics;
+mod points;
 mod run;
 mod signals;
 mod sweeper;

@@ -31,6 +31,8 @@ pub enum Note {
     },
     /// A user asked for the end.
     Stopping,
+    /// The node will be taken back.
+    Reclaiming,
     /// The time is up.
     TimedOut,
     /// It ended otherwise than by its program's own success.
@@ -85,6 +87,10 @@ impl Note {
             }
             (Self::Stopping, Zh) => "正在停止任务...".to_owned(),
             (Self::Stopping, En) => "Stopping the task...".to_owned(),
+            (Self::Reclaiming, Zh) => "云厂商将收回节点，正在停止任务...".to_owned(),
+            (Self::Reclaiming, En) => {
+                "The provider takes the node back, stopping the task...".to_owned()
+            }
             (Self::TimedOut, Zh) => "已达到 maxDuration，正在停止任务...".to_owned(),
             (Self::TimedOut, En) => "maxDuration is reached, stopping the task...".to_owned(),
             (Self::Ended { reason, exit_code, signal }, lang) => {
@@ -139,6 +145,10 @@ fn ended(reason: &EndReason, lang: Lang) -> String {
         EndReason::Lost { .. } => {
             ("任务运行中断，不会自动重跑", "The run was lost and is not repeated")
         }
+        EndReason::Reclaimed { .. } => (
+            "节点被云厂商收回，任务中断，不会自动重跑",
+            "The provider took the node back; the run is not repeated",
+        ),
         EndReason::NoCapacity { .. } => ("没有可用机器", "No machine could be rented"),
         EndReason::PriceChanged => {
             ("价格已高于提交时的上限", "The price rose above the accepted one")

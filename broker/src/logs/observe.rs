@@ -45,6 +45,7 @@ pub(super) async fn observe(logs: &Logs, clock: &dyn Clock, unit: &Unit) {
     match trial.desired {
         Desired::Run => {}
         Desired::Stop => notes.push(("stopping".to_owned(), Note::Stopping)),
+        Desired::Reclaim => notes.push(("reclaiming".to_owned(), Note::Reclaiming)),
         Desired::TimeOut => notes.push(("timed_out".to_owned(), Note::TimedOut)),
     }
     if let Some(reason) = trial.end_reason.clone().filter(|_| trial.state.is_terminal()) {

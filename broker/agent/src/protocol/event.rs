@@ -123,6 +123,11 @@ pub enum EventKind {
         /// One sentence.
         reason: String,
     },
+    /// The machine was told that its provider takes it back; what else happens goes on meanwhile.
+    ReclaimNotice {
+        /// When it will be taken.
+        reclaim_at: Timestamp,
+    },
     /// All logs and outputs are at the broker; the agent waits for its release.
     Done,
 }

@@ -1,6 +1,7 @@
 //! What the agent reports and is told.
 
-use runwhere_model::LeaseId;
+use jiff::Timestamp;
+use runwhere_model::{Bootstrapping, LeaseId};
 use serde_json::json;
 
 use super::{StepError, Work};
@@ -17,6 +18,8 @@ pub enum AgentOrder {
     Stop,
     /// The same because time is up.
     TimeOut,
+    /// The same because the provider takes the node back.
+    Reclaim,
     /// End yourself.
     Release,
 }
@@ -66,6 +69,11 @@ pub enum AgentEvent {
         /// What was seen.
         reason: String,
     },
+    /// The node was told that its provider takes it back.
+    ReclaimNotice {
+        /// When.
+        at: Timestamp,
+    },
     /// Everything is delivered.
     Done,
     /// Something this version does not know; recorded only.
@@ -100,6 +108,17 @@ impl Work<'_> {
         if self.trial.state.is_terminal() {
             return Ok(());
         }
+        if self.is_given_up() {
+            return match event {
+                // Too late for another node: the program runs, or ran, on this one.
+                AgentEvent::Started
+                | AgentEvent::Exited(Exit { code: Some(_), .. } | Exit { signal: Some(_), .. }) => {
+                    self.trial.started_at.get_or_insert(self.context.now);
+                    self.end_lost("the program was started on a node that had been given up")
+                }
+                _ => Ok(()),
+            };
+        }
         match event {
             AgentEvent::Booted | AgentEvent::Preparing | AgentEvent::Other => Ok(()),
             AgentEvent::GpusReady => {
@@ -117,8 +136,17 @@ impl Work<'_> {
                 }
                 Ok(())
             }
+            // Stopped before it was started, for the node's sake: another node can have it.
+            AgentEvent::Exited(exit) if self.is_unstarted(exit) => {
+                self.replace_node("the provider takes the node back")?;
+                self.release()
+            }
             AgentEvent::Exited(exit) => {
                 self.exited(*exit);
+                Ok(())
+            }
+            AgentEvent::ReclaimNotice { at } => {
+                self.reclaim_noticed(*at);
                 Ok(())
             }
             AgentEvent::NotStarted { exit, detail } => {
@@ -136,6 +164,10 @@ impl Work<'_> {
                 Ok(())
             }
             AgentEvent::Failed { stage, reason } => {
+                if self.is_bad_node(stage) {
+                    self.replace_node(&format!("{stage}: {reason}"))?;
+                    return self.release();
+                }
                 let end = match stage.as_str() {
                     "spawn" => EndReason::StartFailed { detail: reason.clone() },
                     _ => EndReason::PrepareFailed { detail: format!("{stage}: {reason}") },
@@ -143,7 +175,7 @@ impl Work<'_> {
                 // After user code had begun, "failed before it began" cannot be true.
                 match (self.trial.started_at, self.trial.desired) {
                     (Some(_), _) => self.end_lost(&format!("{stage}: {reason}")),
-                    (None, Desired::Stop | Desired::TimeOut) => {
+                    (None, Desired::Stop | Desired::TimeOut | Desired::Reclaim) => {
                         let end = self.wanted_end();
                         self.end(end)
                     }
@@ -158,15 +190,40 @@ impl Work<'_> {
         }
     }
 
+    /// The node is being ended and the trial waits for another one.
+    fn is_given_up(&self) -> bool {
+        self.trial.state == TrialState::Provisioning
+            && self.lease.as_ref().is_some_and(|l| l.state == LeaseState::Releasing)
+    }
+
+    fn is_unstarted(&self, exit: &Exit) -> bool {
+        self.trial.desired == Desired::Reclaim
+            && self.trial.started_at.is_none()
+            && (exit.cause, exit.code, exit.signal) == (ExitCause::Stop, None, None)
+    }
+
+    /// The agent found the machine unusable. Another one can be better, unless there is only one.
+    fn is_bad_node(&self, stage: &str) -> bool {
+        let direct =
+            |lease: &crate::lease::Lease| lease.capabilities.bootstrapping == Bootstrapping::Direct;
+        stage == "gpu"
+            && self.trial.started_at.is_none()
+            && self.trial.desired == Desired::Run
+            && self.lease.as_ref().is_some_and(|lease| !direct(lease))
+    }
+
     /// How the trial ends when its node or agent is lost.
     pub(super) fn lost_end(&self, detail: &str) -> super::EndOf {
         match (self.trial.exit, self.trial.desired, self.trial.started_at) {
             (Some(_), _, _) => self.end_by_exit(),
             (None, Desired::Stop | Desired::TimeOut, _) => self.wanted_end(),
-            (None, Desired::Run, Some(_)) => {
+            (None, Desired::Run | Desired::Reclaim, _) if self.was_reclaimed() => {
+                self.reclaimed_end(detail)
+            }
+            (None, Desired::Run | Desired::Reclaim, Some(_)) => {
                 (TrialState::Lost, EndReason::Lost { detail: detail.to_owned() })
             }
-            (None, Desired::Run, None) => {
+            (None, Desired::Run | Desired::Reclaim, None) => {
                 (TrialState::Failed, EndReason::NodeFailed { detail: detail.to_owned() })
             }
         }
@@ -176,7 +233,7 @@ impl Work<'_> {
     pub(super) fn end_by_exit(&self) -> super::EndOf {
         let Some(exit) = self.trial.exit else {
             return match self.trial.desired {
-                Desired::Stop | Desired::TimeOut => self.wanted_end(),
+                Desired::Stop | Desired::TimeOut | Desired::Reclaim => self.wanted_end(),
                 Desired::Run => (
                     TrialState::Failed,
                     EndReason::PrepareFailed { detail: "nothing was run".into() },

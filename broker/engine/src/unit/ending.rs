@@ -5,13 +5,9 @@ use serde_json::json;
 
 use super::{StepError, Work};
 use crate::evidence::Evidence;
-use crate::job::EndReason;
 use crate::lease::LeaseState;
 use crate::meter;
 use crate::trial::{OutputState, TrialState};
-
-/// A node that never got as far as its agent is replaced so often, then the trial fails.
-const MAX_NODE_FAILURES: u32 = 3;
 
 impl Work<'_> {
     /// The node ended without our wish: what that means for the trial.
@@ -20,18 +16,12 @@ impl Work<'_> {
             TrialState::Preparing | TrialState::Running | TrialState::Collecting => {
                 self.end_lost(detail)
             }
-            TrialState::Provisioning => {
-                if self.lease.as_ref().is_some_and(|lease| lease.node.is_some()) {
-                    self.trial.node_failures += 1;
-                }
-                if self.trial.node_failures >= MAX_NODE_FAILURES {
-                    let detail = detail.to_owned();
-                    return self.end((TrialState::Failed, EndReason::NodeFailed { detail }));
-                }
-                // Before its agent reported: another node is tried once this lease is proven ended.
-                self.trial.waiting_for = Some(detail.to_owned());
-                Ok(())
+            // The agent was given the program and may have started it: never a second time.
+            TrialState::Provisioning if self.was_joined() => {
+                let end = self.lost_end(detail);
+                self.end(end)
             }
+            TrialState::Provisioning => self.replace_node(detail),
             TrialState::Queued
             | TrialState::Succeeded
             | TrialState::Failed
@@ -103,6 +93,7 @@ impl Work<'_> {
         lease.meter.stop(None, now);
         lease.evidence = Some(evidence.clone());
         lease.in_flight = None;
+        lease.hold = None;
         let segments = meter::cut(lease, now)?;
         let cost = lease.meter.cost(lease, now)?;
         let id = lease.id.clone();

@@ -129,8 +129,7 @@ impl Work<'_> {
         }
         let begun = lease.launched_at.unwrap_or(lease.intended_at).max(self.context.started_at);
         if now >= add(begun, lease.capabilities.boot_timeout) {
-            let detail = "the agent did not report in time".to_owned();
-            self.end((TrialState::Failed, EndReason::NodeFailed { detail }))?;
+            self.node_died("the agent did not report in time")?;
             self.release()?;
             return self.wake_releasing();
         }
@@ -161,6 +160,7 @@ impl Work<'_> {
         if self.call.is_some() {
             return Ok(());
         }
+        self.note_silence(heard);
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if now >= add(heard, policy.agent_lost) {
             self.execution_lost("the agent has been silent too long")?;
@@ -187,6 +187,23 @@ impl Work<'_> {
         }
         lease.next_at = Some(next);
         Ok(())
+    }
+
+    /// A long silence is said once, and its end.
+    fn note_silence(&mut self, heard: Timestamp) {
+        let silent = self.now() >= add(heard, self.context.policy.agent_silence);
+        let Some(lease) = &mut self.lease else { return };
+        match (silent, lease.unreachable_since) {
+            (true, None) => {
+                lease.unreachable_since = Some(heard);
+                self.record("lease.unreachable", json!({ "since": heard }));
+            }
+            (false, Some(since)) => {
+                lease.unreachable_since = None;
+                self.record("lease.reachable", json!({ "since": since }));
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 
     pub(super) fn wake_releasing(&mut self) -> Result<(), StepError> {
@@ -292,6 +309,9 @@ impl Lease {
         };
         if running {
             self.seen_at = Some(now);
+        }
+        if state.cause.is_some() {
+            self.end_cause = state.cause;
         }
         if state.started_at.is_some() || running {
             self.meter.start(state.started_at, now);

@@ -2,16 +2,17 @@
 
 use jiff::Timestamp;
 use runwhere_model::{
-    Effect, ErrorKind, Found, HourlyPrice, Launched, MeterStart, NodeId, NodePhase, NodeState,
-    ProviderError, StopEffect, Terminated,
+    Effect, EndCause, ErrorKind, Found, HourlyPrice, Launched, MeterStart, NodeId, NodePhase,
+    NodeState, ProviderError, StopEffect, Terminated,
 };
 use serde_json::json;
 
 use super::{Call, CallRef, Outcome, StepError, Work, add};
 use crate::evidence::Evidence;
+use crate::hold::HOLD_POLL;
 use crate::job::EndReason;
 use crate::lease::{CallKind, LeaseState};
-use crate::meter::fits;
+use crate::meter::{Meter, fits};
 use crate::trial::TrialState;
 
 /// Every so many fruitless reads a termination is asked for again.
@@ -334,6 +335,10 @@ impl Work<'_> {
         lease.absent_reads.clear();
         lease.last_error = None;
         lease.observe(state, now);
+        // Credentials that were refused are accepted again.
+        if lease.hold.as_ref().is_some_and(|hold| hold.kind == ErrorKind::Auth) {
+            self.unhold();
+        }
         if self.trial.state == TrialState::Provisioning {
             self.billed_at(state.billed_price)?;
         }
@@ -380,6 +385,9 @@ impl Work<'_> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.observe(state, now);
+        if lease.end_cause == Some(EndCause::Capacity) && state.started_at.is_none() {
+            return self.never_ran(state, call);
+        }
         lease.meter.stop(state.stopped_at, now);
         let evidence = Evidence::TerminalRead {
             node: state.node.clone(),
@@ -388,6 +396,26 @@ impl Work<'_> {
             stopped_at: state.stopped_at,
         };
         self.node_died(why)?;
+        self.end_lease(LeaseState::Released, evidence)
+    }
+
+    /// The provider could not serve what it had accepted: nothing ran, nothing is billed, and it is
+    /// the provider's stock that is wanting, not the node that failed.
+    fn never_ran(&mut self, state: &NodeState, call: &str) -> Result<(), StepError> {
+        let now = self.now();
+        let words = state.reason.clone().unwrap_or_else(|| "no reason given".into());
+        if let Some(lease) = &mut self.lease
+            && lease.meter.charged_to.is_none()
+        {
+            lease.meter = Meter::default();
+        }
+        self.launch_refused(ErrorKind::Capacity, &words)?;
+        let evidence = Evidence::TerminalRead {
+            node: state.node.clone(),
+            at: now,
+            call: call.into(),
+            stopped_at: state.stopped_at,
+        };
         self.end_lease(LeaseState::Released, evidence)
     }
 
@@ -420,6 +448,7 @@ impl Work<'_> {
 
     fn terminated(&mut self, node: &NodeId, answer: &Terminated) -> Result<(), StepError> {
         let now = self.now();
+        self.unhold();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.last_error = None;
         match answer {
@@ -455,8 +484,9 @@ impl Work<'_> {
             // "Not found" may be lag: only reads over the settle window prove it.
             lease.release_acked |= error.kind == ErrorKind::NotFound;
         }
+        self.hold(error);
         self.no_progress();
-        self.read_again(error.retry_after)
+        self.read_again(error.retry_after.map(|pause| pause.min(HOLD_POLL)))
     }
 
     fn read_failed(&mut self, error: &ProviderError, timely: bool) -> Result<(), StepError> {
@@ -466,8 +496,9 @@ impl Work<'_> {
         if !timely {
             return Ok(());
         }
+        self.hold(error);
         self.no_progress();
-        self.read_again(error.retry_after)
+        self.read_again(error.retry_after.map(|pause| pause.min(HOLD_POLL)))
     }
 
     /// Counts a fruitless call.

@@ -48,8 +48,10 @@ impl Work<'_> {
             return self.wait_in_queue(HELD);
         }
         if now > add(self.trial.created_at, self.context.policy.queue_limit) {
-            let detail = self.trial.waiting_for.clone().unwrap_or_else(|| "queue".to_owned());
-            return self.end((TrialState::Failed, EndReason::NoCapacity { detail }));
+            return self.end((TrialState::Failed, self.no_capacity()));
+        }
+        if let Some(block) = self.context.blocked {
+            return self.held_back(block);
         }
         let (Some(price), Some(capabilities), Some(fresh)) =
             (&self.context.price, self.context.capabilities, &self.context.fresh)
@@ -94,6 +96,10 @@ impl Work<'_> {
             absent_reads: Vec::new(),
             release_failures: 0,
             alerts: 0,
+            hold: None,
+            unreachable_since: None,
+            reclaim_at: None,
+            end_cause: None,
             last_error: None,
             in_flight: None,
             agent: AgentSession {
@@ -163,6 +169,7 @@ impl Work<'_> {
         if self.trial.state.is_terminal() {
             return Ok(());
         }
+        self.note_refusal(kind, detail);
         match kind {
             ErrorKind::Capacity
             | ErrorKind::Quota
@@ -250,6 +257,7 @@ impl Work<'_> {
         match self.trial.desired {
             Desired::TimeOut => (TrialState::TimedOut, EndReason::MaxDurationExceeded),
             Desired::Stop | Desired::Run => (TrialState::Cancelled, EndReason::Stopped),
+            Desired::Reclaim => self.reclaimed_end("the provider takes the node back"),
         }
     }
 

@@ -203,6 +203,7 @@ impl World {
                 snapshot: "s".into(),
             }),
             capabilities: Some(&capabilities),
+            blocked: None,
             budget: self.budget.clone().map(|budget| BudgetContext { budget, rate: None }),
             fresh: Some(FreshLease { id: fresh, lease_token_sha256: "00".into() }),
             agent_seen: if self.connected { Some(self.now) } else { self.agent_seen },

@@ -1,7 +1,9 @@
 //! Jobs as RunWhere's clients read them.
 
 use jiff::Timestamp;
-use runwhere_engine::{Evidence, JobKind, JobState, OutputState, PlatformLine, Trial};
+use runwhere_engine::{
+    Evidence, Hold, JobKind, JobState, OutputState, PlatformLine, Refusal, Trial,
+};
 use runwhere_model::{Currency, HourlyPrice, Lang, Money, NodeId, cost::round_for_display};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
@@ -124,6 +126,7 @@ pub(crate) fn job(report: &JobReport, rates: &dyn CnyRates, lang: Lang) -> Map<S
     put("signal", trial.and_then(|trial| trial.exit).and_then(|exit| exit.signal).into());
     put("phase", trial.map(|trial| trial.state.as_str()).into());
     put("waiting_for", trial.and_then(|trial| trial.waiting_for.as_deref()).map(plain).into());
+    put("refusals", trial.map_or(Value::Null, |trial| refusals(&trial.refusals)));
     put("outputs", trial.map_or(Value::Null, |trial| outputs(&trial.outputs)));
     let confirmed = report.view.trials.iter().all(|(trial, _)| trial.cleanup_confirmed);
     put("cleanup_confirmed", confirmed.into());
@@ -133,6 +136,8 @@ pub(crate) fn job(report: &JobReport, rates: &dyn CnyRates, lang: Lang) -> Map<S
     put("resumed_job_id", job.resumed.as_ref().map(|from| from.job.to_string()).into());
     put("resumed_from_step", spec.from_step.into());
     put("sync_id", spec.sync.as_ref().map(ToString::to_string).into());
+    put("unreachable_since", lease.and_then(|l| l.unreachable_since).map_or(Value::Null, time));
+    put("cleanup_blocked", lease.and_then(|l| l.hold.as_ref()).map_or(Value::Null, blocked));
     put("lease_state", lease.map(|lease| lease.state.as_str()).into());
     put_original(&mut map, price, in_cny.as_ref());
     map
@@ -189,6 +194,24 @@ fn outputs(state: &OutputState) -> Value {
         }
         OutputState::Failed { reason } => json!({ "state": "failed", "reason": plain(reason) }),
     }
+}
+
+fn refusals(refusals: &[Refusal]) -> Value {
+    let row = |one: &Refusal| {
+        json!({
+            "offer": one.offer.to_string(), "code": one.kind.as_str(), "times": one.times,
+            "at": time(one.at), "message": plain(&one.detail),
+        })
+    };
+    refusals.iter().map(row).collect()
+}
+
+/// What keeps a node from being ended now.
+fn blocked(hold: &Hold) -> Value {
+    json!({
+        "code": hold.kind.as_str(), "since": time(hold.since), "until": hold.until.map(time),
+        "message": plain(&hold.detail),
+    })
 }
 
 /// What proves the end of a lease, as one sentence.
