@@ -4,6 +4,7 @@
 //! ending nodes are separate verbs, each of which says whether a failed call may have had an
 //! effect; see [`Provider`].
 
+pub mod aliyun;
 pub mod azure;
 pub mod clock;
 pub mod digitalocean;
@@ -15,6 +16,7 @@ pub mod provider;
 pub mod registry;
 pub mod runpod;
 pub mod sources;
+pub mod tencent;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod vast;

@@ -9,7 +9,7 @@ use super::settings::{SettingError, SourceSettings};
 use crate::clock::Clock;
 use crate::http::{Http, HttpClient, PageCache};
 use crate::provider::OfferSource;
-use crate::{azure, digitalocean, lambda, runpod, vast, verda, vultr};
+use crate::{aliyun, azure, digitalocean, lambda, runpod, tencent, vast, verda, vultr};
 
 /// What the sources are built with.
 pub struct SourceContext<'a> {
@@ -63,6 +63,7 @@ fn source(
     foreign: &Foreign<'_>,
 ) -> Result<Arc<dyn OfferSource>, SettingError> {
     Ok(match settings {
+        SourceSettings::Aliyun(settings) => Arc::new(aliyun::Aliyun::new(id, settings, context)?),
         SourceSettings::Aws(_) => match foreign(id, settings, context) {
             Some(built) => built?,
             None => {
@@ -78,6 +79,9 @@ fn source(
         }
         SourceSettings::Lambda(settings) => Arc::new(lambda::Lambda::new(id, settings, context)?),
         SourceSettings::RunPod(settings) => Arc::new(runpod::RunPod::new(id, settings, context)?),
+        SourceSettings::Tencent(settings) => {
+            Arc::new(tencent::Tencent::new(id, settings, context)?)
+        }
         SourceSettings::Vast(settings) => Arc::new(vast::Vast::new(id, settings, context)?),
         SourceSettings::Verda(settings) => Arc::new(verda::Verda::new(id, settings, context)?),
         SourceSettings::Vultr(settings) => Arc::new(vultr::Vultr::new(id, settings, context)?),

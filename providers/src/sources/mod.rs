@@ -14,4 +14,4 @@ pub use settings::{AwsSettings, SettingError, SourceSettings, base_url};
 pub use sheet::{Listing, SheetBuilder};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::{azure, digitalocean, lambda, runpod, vast, verda, vultr};
+use crate::{aliyun, azure, digitalocean, lambda, runpod, tencent, vast, verda, vultr};
 
 /// A setting that cannot be used. Holds no secret.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -28,6 +28,8 @@ impl SettingError {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum SourceSettings {
+    /// Alibaba Cloud, Chinese or international site.
+    Aliyun(aliyun::Settings),
     /// Amazon Web Services (needs a program built with its SDK).
     Aws(AwsSettings),
     /// Microsoft Azure's public retail prices.
@@ -38,6 +40,8 @@ pub enum SourceSettings {
     Lambda(lambda::Settings),
     /// RunPod.
     RunPod(runpod::Settings),
+    /// Tencent Cloud, Chinese or international site.
+    Tencent(tencent::Settings),
     /// Vast.ai.
     Vast(vast::Settings),
     /// Verda (DataCrunch).

@@ -4,3 +4,5 @@ mod clouds;
 mod faults;
 mod server;
 mod values;
+
+pub(crate) use server::fixture;

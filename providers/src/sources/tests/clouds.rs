@@ -27,6 +27,27 @@ pub(crate) struct Cloud {
 
 pub(crate) const CLOUDS: &[Cloud] = &[
     Cloud {
+        name: "aliyun",
+        settings: r#"{"kind":"aliyun","endpoint":"{base}","access_key_id":"id-of-tests","access_key_secret":"{secret}"}"#,
+        answer: aliyun,
+        currency: Some((r#""Currency": "CNY""#, r#""Currency": "USD""#)),
+    },
+    Cloud {
+        name: "tencent",
+        settings: r#"{"kind":"tencent","endpoint":"{base}","secret_id":"id-of-tests","secret_key":"{secret}"}"#,
+        answer: |asked| {
+            let file = match asked.header("x-tc-action")? {
+                "DescribeRegions" => "regions",
+                "DescribeInstanceTypeConfigs" => "configs",
+                "DescribeZoneInstanceConfigInfos" if asked.body.contains("SPOTPAID") => "spot",
+                "DescribeZoneInstanceConfigInfos" => "on-demand",
+                _ => return None,
+            };
+            Some(fixture(&format!("tencent/offers/{file}.json")))
+        },
+        currency: None,
+    },
+    Cloud {
         name: "azure",
         settings: r#"{"kind":"azure","endpoint":"{base}"}"#,
         answer: |asked| {
@@ -109,6 +130,30 @@ pub(crate) const CLOUDS: &[Cloud] = &[
         currency: Some((r#""currency": "usd""#, r#""currency": "gbp""#)),
     },
 ];
+
+fn aliyun(asked: &Asked) -> Option<String> {
+    let has = |text: &str| asked.query.contains(text);
+    let hangzhou = has("cn-hangzhou");
+    let file = match asked.header("x-acs-action")? {
+        "DescribeRegions" => "regions",
+        "DescribeInstanceTypes" if has("NextToken=page2token") => "types2",
+        "DescribeInstanceTypes" => "types1",
+        "QuerySkuPriceList" if hangzhou && has("NextPageToken") => "skus-hangzhou2",
+        "QuerySkuPriceList" if hangzhou => "skus-hangzhou1",
+        "QuerySkuPriceList" => "skus-heyuan",
+        "DescribeAvailableResource" => match (has("SpotStrategy"), hangzhou) {
+            (true, true) => "spot-stock-hangzhou",
+            (true, false) => "spot-stock-heyuan",
+            (false, true) => "stock-hangzhou",
+            (false, false) => "stock-heyuan",
+        },
+        "DescribeSpotPriceHistory" if has("Offset=1000") => "spot-history2",
+        "DescribeSpotPriceHistory" => "spot-history1",
+        "DescribePrice" if has("cloud_essd") => "price",
+        _ => return None,
+    };
+    Some(fixture(&format!("aliyun/offers/{file}.json")))
+}
 
 /// The cloud of a name.
 pub(crate) fn cloud(name: &str) -> Cloud {

@@ -229,7 +229,6 @@ fn change(value: &mut Value, way: &[String], new: Option<&Value>) {
 #[tokio::test]
 async fn missing_and_odd_fields_cost_their_row_and_invent_nothing() {
     let odd = [
-        None,
         Some(serde_json::json!({"odd": []})),
         Some(serde_json::json!("odd")),
         Some(serde_json::json!(-1)),
@@ -237,13 +236,20 @@ async fn missing_and_odd_fields_cost_their_row_and_invent_nothing() {
     for cloud in CLOUDS {
         let (right, server, _) = cloud.read(cloud.good()).await;
         let known = prices(&right.unwrap());
+        let stated: String =
+            server.asked().iter().filter_map(|asked| (cloud.answer)(asked)).collect();
+        let mut tried = BTreeSet::new();
         for asked in server.asked() {
             let Some(text) = (cloud.answer)(&asked) else { continue };
+            if !tried.insert(text.clone()) {
+                continue;
+            }
             let Ok(whole) = serde_json::from_str::<Value>(&text) else { continue };
             let mut all = Vec::new();
             ways(&whole, &mut Vec::new(), &mut all);
-            for way in all {
-                for new in &odd {
+            for (turn, way) in all.into_iter().enumerate() {
+                // Each field is missing once, and odd in one of the ways.
+                for new in [&None, &odd[turn % odd.len()]] {
                     let mut body = whole.clone();
                     change(&mut body, &way, new.as_ref());
                     let cloud = *cloud;
@@ -259,8 +265,8 @@ async fn missing_and_odd_fields_cost_their_row_and_invent_nothing() {
                         let made_up: Vec<_> = prices(&sheet)
                             .into_iter()
                             .filter(|price| !known.contains(price))
-                            // A row may count that did not before, with its own price.
-                            .filter(|price| !text.contains(price.split(' ').next().unwrap()))
+                            // A row may count that did not before, with a price that stands somewhere.
+                            .filter(|price| !stated.contains(price.split(' ').next().unwrap()))
                             .collect();
                         assert!(made_up.is_empty(), "{} {way:?} {new:?}: {made_up:?}", cloud.name);
                     }
