@@ -144,12 +144,16 @@ impl Trial<'_> {
         let pretended = wanted.pretend && wanted.count > 0;
         self.event(EventKind::GpusReady { gpus, pretended }).await;
         state.send_replace(AgentState::Preparing);
-        self.event(EventKind::Preparing).await;
+        let told = self.context.journal.append(EventKind::Preparing).await;
         failpoint!("agent.prepare.before");
         let prepared = prepare(link, self.assignment, folders, bootstrap.drop_to)
             .await
             .map_err(|unprepared| (unprepared.stage, unprepared.reason));
         failpoint!("agent.prepare.after");
+        // A broker that does not know that the node was ready would replace it if it were lost, and
+        // run user code a second time: none runs before that is known.
+        let mut acked = self.context.acked_events.subscribe();
+        let _ = acked.wait_for(|acked| *acked >= told).await;
         prepared
     }
 

@@ -1,6 +1,7 @@
 //! What the routes share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -44,6 +45,8 @@ pub struct ApiParts {
     pub ids: Arc<dyn Ids>,
     /// The server's key, for upload addresses.
     pub key: Secret,
+    /// How long an upload address is valid.
+    pub uploads_valid_for: Duration,
     /// How clients reach the server; the address they used without.
     pub public_url: Option<String>,
     /// The server speaks TLS.
@@ -67,7 +70,8 @@ impl Api {
             (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
         let accounts = Accounts::new(store.clone(), clock.clone(), ids.clone());
         let tickets = Tickets::new(&parts.key);
-        let syncs = Syncs::new(store, parts.blobs.clone(), tickets, clock, ids);
+        let syncs =
+            Syncs::new(store, parts.blobs.clone(), tickets, parts.uploads_valid_for, clock, ids);
         Self { parts, accounts, syncs, readable: super::agent::Readable::default() }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use runwhere_engine::Quota;
 use runwhere_model::Money;
@@ -17,6 +18,8 @@ pub struct ServerConfig {
     pub local: LocalSettings,
     /// Exchange rates.
     pub fx: FxSettings,
+    /// Uploads of synced files.
+    pub uploads: UploadSettings,
     /// Projects by id.
     pub projects: BTreeMap<String, ProjectSettings>,
 }
@@ -38,6 +41,20 @@ pub struct LocalSettings {
     /// Holds the work folders of user code that runs as a user of its own; every user must be able
     /// to reach it. `/var/tmp/runwhere-<deployment>` when absent.
     pub work_root: Option<PathBuf>,
+}
+
+/// `[uploads]`
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UploadSettings {
+    /// How long an upload address is valid, in seconds.
+    pub valid_seconds: u64,
+}
+
+impl Default for UploadSettings {
+    fn default() -> Self {
+        Self { valid_seconds: 24 * 3600 }
+    }
 }
 
 /// Whose rights user code has on this machine.
@@ -140,6 +157,7 @@ impl ServerConfig {
         config.local.gpu_list(path)?;
         config.local.price(path)?;
         config.local.own_users(path, true)?;
+        config.uploads.valid_for(path)?;
         for (id, project) in &config.projects {
             project.budget(path, id)?;
         }
@@ -188,6 +206,17 @@ impl LocalSettings {
     }
 }
 
+impl UploadSettings {
+    /// The checked span.
+    pub fn valid_for(&self, path: &Path) -> Result<Duration, ConfigError> {
+        const WEEK: u64 = 7 * 24 * 3600;
+        match self.valid_seconds {
+            1..=WEEK => Ok(Duration::from_secs(self.valid_seconds)),
+            _ => Err(field(path, "uploads.valid_seconds", &"expected 1 to 604800, a week")),
+        }
+    }
+}
+
 impl ProjectSettings {
     /// The parsed budget.
     pub fn budget(&self, path: &Path, id: &str) -> Result<Option<Money>, ConfigError> {
@@ -227,7 +256,8 @@ mod tests {
         let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
         let config = read(example.unwrap()).unwrap();
         // Without `..`: a new key must be shown too.
-        let ServerConfig { local, fx, projects } = config;
+        let ServerConfig { local, fx, uploads, projects } = config;
+        assert_eq!(uploads.valid_seconds, 3600);
         let LocalSettings { enabled, gpus, price_per_hour, run_as, run_as_uids, work_root } = local;
         assert!(enabled);
         assert_eq!(gpus.as_deref(), Some("a100-80g:8"));
@@ -261,6 +291,7 @@ mod tests {
             ("[local]\nprice_per_hour = \"0 CNY\"", "local.price_per_hour"),
             ("[local]\nrun_as_uids = [20063, 20000]", "local.run_as_uids"),
             ("[local]\nrun_as_uids = [0, 10]", "local.run_as_uids"),
+            ("[uploads]\nvalid_seconds = 0", "uploads.valid_seconds"),
             ("[projects.a]\nbudget = \"much\"", "projects.a.budget"),
             ("[fx]\nmax_age = 3", "max_age"),
         ] {

@@ -263,6 +263,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         clock: Arc::clone(&clock),
         ids,
         key: data.key().clone(),
+        uploads_valid_for: config.uploads.valid_for(&config_path)?,
         public_url,
         secure,
         closing: closed.clone(),

@@ -17,9 +17,6 @@ use crate::blobs::{BlobError, BlobWriter, Blobs, Encoding};
 use crate::ports::Ids;
 use crate::store::{Row, Store, StoreError, Transition};
 
-/// How long an upload may be begun after the comparison.
-const TICKET_LIFE: Duration = Duration::from_secs(24 * 3600);
-
 /// A file that the server lacks, with the ticket to upload it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
@@ -53,20 +50,22 @@ pub struct Syncs {
     store: Arc<dyn Store>,
     blobs: Blobs,
     tickets: Tickets,
+    valid_for: Duration,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
 
 impl Syncs {
-    /// Syncs over a store and its blobs.
+    /// Syncs over a store and its blobs; an upload can be begun for `valid_for` after the comparison.
     pub fn new(
         store: Arc<dyn Store>,
         blobs: Blobs,
         tickets: Tickets,
+        valid_for: Duration,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
-        Self { store, blobs, tickets, clock, ids }
+        Self { store, blobs, tickets, valid_for, clock, ids }
     }
 
     /// What has to be uploaded so that a manifest is complete; each content once.
@@ -77,7 +76,7 @@ impl Syncs {
     ) -> Result<Vec<Wanted>, SyncError> {
         let lacking = self.blobs.lacking(project, manifest.contents()).await?;
         let mut lacking: HashSet<Digest> = lacking.into_iter().map(|(digest, _)| digest).collect();
-        let expires = self.clock.now().as_second() + TICKET_LIFE.as_secs() as i64;
+        let expires = self.clock.now().as_second() + self.valid_for.as_secs() as i64;
         let mut wanted = Vec::new();
         for (path, sha256, size) in manifest.files() {
             if lacking.remove(sha256) {

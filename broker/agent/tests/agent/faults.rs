@@ -218,3 +218,26 @@ fn time_without_a_broker_does_not_count_against_the_outputs() {
         )));
     });
 }
+
+#[test]
+fn user_code_waits_until_the_broker_knows_that_the_node_is_ready() {
+    // Else a broker that hears nothing of a lost node would give the trial another one, and run it twice.
+    let broker = Broker::start(shell(": >\"$STARTED\""), Vec::new());
+    broker.faults(|call, _| if call == "events" { Fault::Status(503) } else { Fault::None });
+    let mut node = Node::new(&broker, &Setup::default());
+    let started = node.outside("started");
+    broker.seen(|seen| {
+        let env = &mut seen.assignment.as_mut().unwrap().env;
+        env.insert("STARTED".to_owned(), started.display().to_string());
+    });
+    let since = std::time::Instant::now();
+    node.agent();
+    broker.wait("several posts of events", |seen| {
+        let long = since.elapsed() > Duration::from_secs(3);
+        (long && seen.calls.get("events").is_some_and(|count| *count >= 4)).then_some(())
+    });
+    assert!(!started.exists(), "user code ran although the broker knew nothing of the node");
+    broker.faults(|_, _| Fault::None);
+    broker.wait("done", done);
+    assert!(started.exists());
+}

@@ -106,6 +106,7 @@ impl Site {
             clock: clock.clone(),
             ids: Arc::new(SystemIds),
             key: Secret::new("server key"),
+            uploads_valid_for: std::time::Duration::from_secs(24 * 3600),
             public_url: None,
             secure: false,
             closing: closing.subscribe(),
