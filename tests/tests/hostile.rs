@@ -386,26 +386,49 @@ fn bytes_that_are_no_text() {
     );
 }
 
+/// 10 million lines of 100 bytes each.
 #[test]
-fn a_hundred_megabytes_of_log() {
+fn a_gigabyte_of_log() {
     let server = Server::start();
     let api = server.api();
-    let program = "seq -f '%012.0f 0123456789012345678901234567890123456789012345678901234567890123456789' 1200000; echo done";
-    let project = Project::new("talkative", program);
-    let id = ran(&server, &project, program);
-    let lines = eventually_within(Duration::from_secs(60), "the last line is stored", || {
-        let body = api.get(&format!("/api/v1/jobs/{id}/logs?tail=3")).expect(200);
-        (body["lines"][2] == "done").then_some(body)
+    let filler = "0123456789".repeat(8) + "012345";
+    let program = format!("seq -f '%012.0f {filler}' 10000000");
+    let project = Project::new("talkative", &program);
+    let yaml = project.yaml();
+    let files = [("train.sh", program.as_bytes()), ("train.yaml", yaml.as_bytes())];
+    api.sync(project.name(), &yaml, &files);
+    let since = std::time::Instant::now();
+    let id = api.submit(&yaml);
+    let end = eventually_within(Duration::from_secs(400), "a gigabyte is stored", || {
+        std::thread::sleep(Duration::from_millis(50));
+        let job = api.job(&id);
+        (job["status"] != "pending" && job["status"] != "running").then_some(job)
     });
-    assert!(
-        lines["lines"][1].as_str().is_some_and(|line| line.starts_with("000001200000 ")),
-        "{lines}"
-    );
+    assert_eq!(end["status"], "succeeded", "{end}");
+    eprintln!("1 GB of log in {:.1} s", since.elapsed().as_secs_f32());
+    // The very last lines, all of them whole.
+    let lines = api.program_lines(&id);
+    assert!(lines.len() > 4000, "{}", lines.len());
+    for (line, number) in lines.iter().rev().zip((1..=10_000_000).rev()) {
+        assert_eq!(*line, format!("{number:012} {filler}"));
+    }
+    let bytes = stored_bytes(&server);
+    assert_eq!(bytes, Some(1_000_000_000), "bytes of output in the sealed log");
     assert!(
         peak_memory(server.pid()) < 300 << 20,
         "the server grew to {} bytes",
         peak_memory(server.pid())
     );
+}
+
+/// Bytes of output as the only job's log was sealed with them.
+fn stored_bytes(server: &Server) -> Option<u64> {
+    let database =
+        rusqlite::Connection::open(server.data_dir().join("broker.db")).expect("is there");
+    let doc: String =
+        database.query_row("SELECT doc FROM trials", [], |row| row.get(0)).expect("one trial");
+    let trial: Value = serde_json::from_str(&doc).expect("rows are JSON");
+    trial["log"]["bytes"].as_u64()
 }
 
 #[test]
