@@ -14,8 +14,9 @@ const STYLE: TableStyle = TableStyle::new()
 /// Draws a table; Chinese characters count two columns. Cells never wrap: what is printed can be copied and searched.
 #[must_use]
 pub fn draw(header: &[String], rows: &[Vec<String>]) -> String {
-    let clean =
-        |cells: &[String]| cells.iter().map(|cell| terminal::one_line(cell)).collect::<Vec<_>>();
+    let clean = |cells: &[String]| {
+        cells.iter().map(|cell| terminal::one_line(cell).into_owned()).collect::<Vec<_>>()
+    };
     let mut table = Table::new();
     table
         .load_style(STYLE)

@@ -1,5 +1,6 @@
 //! What is known about the terminal, and what may be written to it.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -24,10 +25,12 @@ pub fn stderr_is_terminal() -> bool {
 
 /// Makes a text harmless inside a sentence or a table: one line, no control characters, no bidirectional overrides.
 #[must_use]
-pub fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| if is_hostile(c) || c == '\n' || c == '\t' { '\u{fffd}' } else { c })
-        .collect()
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let harmful = |c| is_hostile(c) || c == '\n' || c == '\t';
+    if !text.chars().any(harmful) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect())
 }
 
 /// Makes several lines harmless: as [`one_line`], but line ends and tabs stay.

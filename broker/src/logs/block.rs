@@ -82,6 +82,13 @@ pub(super) struct Session {
     pub(super) ends: [u64; 3],
 }
 
+impl Session {
+    /// Whether stored numbers and offsets are those of its agent.
+    pub(super) fn is_first(&self) -> bool {
+        self.seq == 0 && self.ends == [0; 3]
+    }
+}
+
 /// What a block says, decoded.
 #[derive(Debug)]
 pub(super) enum Content {
@@ -142,7 +149,26 @@ pub(super) fn encode(
 ) -> io::Result<()> {
     debug_assert!(raw.len() <= MAX_RAW_BYTES);
     let payload = zstd::bulk::compress(raw, LEVEL)?;
+    put(out, kind, totals, line_ends, raw.len(), &payload);
+    Ok(())
+}
+
+/// Whether compressed frames can be the payload of a block as they are.
+pub(super) fn takes(payload: &[u8], raw_len: usize) -> bool {
+    payload.len() <= MAX_STORED_BYTES && raw_len <= MAX_RAW_BYTES
+}
+
+/// Appends a block to a buffer whose payload is compressed already.
+pub(super) fn put(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    totals: Totals,
+    line_ends: u32,
+    raw_len: usize,
+    payload: &[u8],
+) {
     let begin = out.len();
+    out.reserve(HEADER_BYTES + payload.len() + TRAILER_BYTES);
     out.put_slice(&MAGIC);
     out.put_u8(match kind {
         Kind::Frames => 1,
@@ -152,19 +178,18 @@ pub(super) fn encode(
     });
     out.put_bytes(0, 3);
     out.put_u32_le(payload.len() as u32);
-    out.put_u32_le(raw.len() as u32);
+    out.put_u32_le(raw_len as u32);
     out.put_u64_le(totals.last_seq);
     totals.ends.iter().for_each(|end| out.put_u64_le(*end));
     out.put_u64_le(totals.notes);
     out.put_u64_le(totals.newest_note);
     out.put_u64_le(totals.newest_session);
     out.put_u32_le(line_ends);
-    out.put_u32_le(crc(&payload));
+    out.put_u32_le(crc(payload));
     let header_crc = crc(&out[begin..]);
     out.put_u32_le(header_crc);
-    out.put_slice(&payload);
+    out.put_slice(payload);
     out.put_u32_le((HEADER_BYTES + TRAILER_BYTES + payload.len()) as u32);
-    Ok(())
 }
 
 /// The header at a position; `None` where there is no valid one before `end`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use runwhere_agent::protocol::{LogFrame, LogStream};
+use runwhere_agent::protocol::{BatchPart, LogFrame, LogStream};
 use runwhere_engine::Unit;
 use runwhere_model::{Lang, LeaseId, TrialId};
 use runwhere_providers::Clock;
@@ -70,8 +70,18 @@ impl Logs {
         lease: &LeaseId,
         frames: Vec<LogFrame>,
     ) -> Result<u64, LogError> {
+        self.append_batch(trial, lease, vec![frames.into()]).await
+    }
+
+    /// As [`Logs::append`], for what an agent sent: what is packed well is stored as it came.
+    pub async fn append_batch(
+        &self,
+        trial: &TrialId,
+        lease: &LeaseId,
+        parts: Vec<BatchPart>,
+    ) -> Result<u64, LogError> {
         let lease = lease.clone();
-        self.with(trial, move |log| log.append(lease.as_str(), &frames)).await
+        self.with(trial, move |log| log.append(lease.as_str(), &parts)).await
     }
 
     /// Appends a note, once for each key.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
-use runwhere_agent::protocol::{LogFrame, LogStream};
+use runwhere_agent::protocol::{BatchPart, LogFrame, LogStream, decode_parts, encode_batch};
 use runwhere_engine::PlatformLine;
 use runwhere_model::{Lang, LeaseId, TrialId};
 use runwhere_providers::SystemClock;
@@ -65,6 +65,58 @@ async fn raw(logs: &Logs, stream: LogStream) -> Vec<u8> {
     }
     assert_eq!(out.len() as u64, export.size());
     out
+}
+
+fn packed(frames: &[LogFrame]) -> (Bytes, Vec<BatchPart>) {
+    let batch = Bytes::from(encode_batch(frames).unwrap());
+    let parts = decode_parts(batch.clone(), 1).unwrap();
+    assert_eq!((parts.len(), parts[0].packed.as_ref()), (1, Some(&batch)));
+    (batch, parts)
+}
+
+fn stored(folder: &TempDir, bytes: &[u8]) -> bool {
+    std::fs::read(file(folder)).unwrap().windows(bytes.len()).any(|window| window == bytes)
+}
+
+#[tokio::test]
+async fn what_an_agent_packed_is_stored_as_it_came_where_its_numbers_are_the_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = open(folder.path());
+    let second = LeaseId::new("lease-2").unwrap();
+    let mut ends = [0; 3];
+    let parts = |texts: [&'static str; 2]| texts.map(|text| (LogStream::Stdout, text.as_bytes()));
+    let first = frames(1, &mut ends, &parts(["one\ntw", "o\n"]));
+    let next = frames(3, &mut ends, &parts(["three\n", "four\n"]));
+    let (first_bytes, first_parts) = packed(&first);
+    assert_eq!(logs.append_batch(&trial(), &lease(), first_parts.clone()).await.unwrap(), 2);
+    assert!(stored(&folder, &first_bytes));
+    // Repeated whole, and together with something new.
+    let size = std::fs::metadata(file(&folder)).unwrap().len();
+    assert_eq!(logs.append_batch(&trial(), &lease(), first_parts.clone()).await.unwrap(), 2);
+    assert_eq!(std::fs::metadata(file(&folder)).unwrap().len(), size);
+    let (both_bytes, both) = packed(&[&first[1..], &next[..1]].concat());
+    assert_eq!(logs.append_batch(&trial(), &lease(), both).await.unwrap(), 3);
+    assert!(!stored(&folder, &both_bytes));
+    // A gap, and an offset that does not follow, are refused in every form.
+    let (_, gap) = packed(&stdout(5, ends[1], b"x"));
+    assert!(matches!(
+        logs.append_batch(&trial(), &lease(), gap).await,
+        Err(LogError::Gap { durable_seq: 3 })
+    ));
+    let (_, offset) = packed(&stdout(4, 1, b"x"));
+    assert!(matches!(
+        logs.append_batch(&trial(), &lease(), offset).await,
+        Err(LogError::Offset { seq: 4, .. })
+    ));
+    let (_, last) = packed(&next[1..]);
+    assert_eq!(logs.append_batch(&trial(), &lease(), last).await.unwrap(), 4);
+    // Another lease's agent counts from 1 again.
+    assert_eq!(logs.append_batch(&trial(), &second, first_parts).await.unwrap(), 2);
+    assert_eq!(raw(&logs, LogStream::Stdout).await, b"one\ntwo\nthree\nfour\none\ntwo\n");
+    let expected = ["one", "two", "three", "four", "one", "two"];
+    assert_eq!(texts(&logs, ALL).await, expected);
+    drop(logs);
+    assert_eq!(texts(&open(folder.path()), ALL).await, expected);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use runwhere_agent::protocol::{FRAME_HEADER_BYTES, LogFrame, encode_frames};
+use runwhere_agent::protocol::{BatchPart, FRAME_HEADER_BYTES, LogFrame, encode_frames};
 use tokio::sync::watch;
 
 use super::LogError;
@@ -109,22 +109,27 @@ impl TrialLog {
     }
 
     /// Appends frames of a lease's agent that are not stored yet and returns its last durable one.
-    pub(super) fn append(&self, lease: &str, frames: &[LogFrame]) -> Result<u64, LogError> {
+    pub(super) fn append(&self, lease: &str, parts: &[BatchPart]) -> Result<u64, LogError> {
         let (end, generation, base) = {
             let mut inner = self.lock();
-            if inner.session.lease != lease && !frames.is_empty() {
+            let any = parts.iter().any(|part| !part.frames.is_empty());
+            if inner.session.lease != lease && any {
                 self.begin(&mut inner, lease)?;
             }
             let base = inner.session.seq;
-            let totals = inner.written.totals;
-            let known = frames.partition_point(|frame| frame.seq <= totals.last_seq - base);
-            let fresh = &frames[known..];
-            if !fresh.is_empty() {
+            let mut totals = inner.written.totals;
+            let stored = totals.last_seq - base;
+            let mut data = Vec::new();
+            for part in parts {
+                let known = part.frames.partition_point(|frame| frame.seq <= stored);
+                if known == part.frames.len() {
+                    continue;
+                }
                 if inner.written.sealed {
                     return Err(LogError::Sealed);
                 }
-                let fresh = rebased(&inner.session, fresh);
-                let (data, totals) = self.encode(totals, &fresh).map_err(|error| match error {
+                let added = self.add(&mut data, totals, &inner.session, part, known);
+                totals = added.map_err(|error| match error {
                     // Only what is durable may be dropped by the sender.
                     LogError::Gap { .. } => LogError::Gap {
                         durable_seq: inner.durable.totals.last_seq.saturating_sub(base),
@@ -134,6 +139,8 @@ impl TrialLog {
                     }
                     other => other,
                 })?;
+            }
+            if !data.is_empty() {
                 self.write(&mut inner, &data, totals, false)?;
             }
             (inner.written.len, inner.generation, base)
@@ -158,13 +165,27 @@ impl TrialLog {
         Ok(())
     }
 
-    fn encode(
+    /// Makes blocks of the frames of a part, without the first `known` ones.
+    fn add(
         &self,
+        data: &mut Vec<u8>,
         mut totals: Totals,
-        frames: &[LogFrame],
-    ) -> Result<(Vec<u8>, Totals), LogError> {
-        let mut data = Vec::new();
-        let mut rest = frames;
+        session: &Session,
+        part: &BatchPart,
+        known: usize,
+    ) -> Result<Totals, LogError> {
+        if let Some(packed) = &part.packed
+            && known == 0
+            && session.is_first()
+            && block::takes(packed, part.raw)
+        {
+            // Its numbers are the log's own: it is stored as it came.
+            let line_ends = self.follow(&mut totals, &part.frames)?;
+            block::put(data, Kind::Frames, totals, line_ends, part.raw, packed);
+            return Ok(totals);
+        }
+        let frames = rebased(session, &part.frames[known..]);
+        let mut rest = &frames[..];
         while !rest.is_empty() {
             let mut size = 0;
             let fits = rest.iter().take_while(|frame| {
@@ -173,33 +194,39 @@ impl TrialLog {
                 first || size <= BLOCK_BYTES
             });
             let (block, after) = rest.split_at(fits.count());
-            let mut line_ends = 0_usize;
-            for frame in block {
-                if totals.last_seq.checked_add(1) != Some(frame.seq) {
-                    return Err(LogError::Gap { durable_seq: totals.last_seq });
-                }
-                let end = &mut totals.ends[usize::from(frame.stream.number())];
-                if frame.offset != *end {
-                    return Err(LogError::Offset {
-                        seq: frame.seq,
-                        expected: *end,
-                        found: frame.offset,
-                    });
-                }
-                *end += frame.bytes.len() as u64;
-                totals.last_seq = frame.seq;
-                line_ends += count_line_ends(&frame.bytes);
-            }
-            let stored: u64 = totals.ends.iter().sum();
-            if stored > self.limit {
-                return Err(LogError::TooLarge { limit: self.limit });
-            }
+            let line_ends = self.follow(&mut totals, block)?;
             let raw =
                 encode_frames(block).map_err(|error| LogError::Io(io::Error::other(error)))?;
-            block::encode(&mut data, Kind::Frames, totals, line_ends as u32, &raw)?;
+            block::encode(data, Kind::Frames, totals, line_ends, &raw)?;
             rest = after;
         }
-        Ok((data, totals))
+        Ok(totals)
+    }
+
+    /// Checks that frames go on where the log ends; returns their line ends.
+    fn follow(&self, totals: &mut Totals, frames: &[LogFrame]) -> Result<u32, LogError> {
+        let mut line_ends = 0_usize;
+        for frame in frames {
+            if totals.last_seq.checked_add(1) != Some(frame.seq) {
+                return Err(LogError::Gap { durable_seq: totals.last_seq });
+            }
+            let end = &mut totals.ends[usize::from(frame.stream.number())];
+            if frame.offset != *end {
+                return Err(LogError::Offset {
+                    seq: frame.seq,
+                    expected: *end,
+                    found: frame.offset,
+                });
+            }
+            *end += frame.bytes.len() as u64;
+            totals.last_seq = frame.seq;
+            line_ends += count_line_ends(&frame.bytes);
+        }
+        let stored: u64 = totals.ends.iter().sum();
+        if stored > self.limit {
+            return Err(LogError::TooLarge { limit: self.limit });
+        }
+        Ok(line_ends as u32)
     }
 
     /// Appends a note unless its key is there already.

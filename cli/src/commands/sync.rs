@@ -1,5 +1,6 @@
 //! `runwhere sync`.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::seams::task::Task;
 use crate::settings::Settings;
-use crate::sync::{ManifestFile, Pushed, Records, local, megabytes, push};
+use crate::sync::{Pushed, Records, local, megabytes, push};
 use crate::texts;
 
 const ROOT: &str = ".";
@@ -68,13 +69,15 @@ fn dry_run(task: &Task, yes: bool, settings: &Settings, printer: &Printer) -> Ou
         printer.json(&json!({"status": "dry_run", "files": files, "bytes": bytes}));
         return Ok(());
     }
-    let line = |(path, file): (&String, &ManifestFile)| {
-        crate::terminal::one_line(&format!("{:>12} {path}", file.size))
-    };
     // At once: a write for each of many files takes longer than all else here.
-    let lines: Vec<_> = local.manifest.files.iter().map(line).collect();
-    if !lines.is_empty() {
-        printer.plain(&lines.join("\n"));
+    let mut lines = String::new();
+    for (path, file) in &local.manifest.files {
+        let path = crate::terminal::one_line(path);
+        // Writing into a string cannot fail.
+        let _ = writeln!(lines, "{:>12} {path}", file.size);
+    }
+    if let Some(lines) = lines.strip_suffix('\n') {
+        printer.plain(lines);
     }
     printer.out(&texts::dry_run(files, megabytes(bytes)));
     Ok(())

@@ -1,14 +1,15 @@
 //! Hashes files on all cores.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sha2::{Digest, Sha256};
+use runwhere_agent::protocol::Digest;
+use sha2::{Digest as _, Sha256};
 
-use super::{FileStamp, FoundFile, HashCache};
+use super::{FileStamp, FoundFile, HashCache, Scan};
 use crate::failure::Failure;
 use crate::texts;
 
@@ -16,37 +17,32 @@ const BUFFER: usize = 256 << 10;
 /// How often a file that changes while it is read is read again.
 const READINGS: usize = 3;
 
-/// A file with its hash.
-#[derive(Clone, Debug)]
+/// What is known of a file's bytes.
+#[derive(Clone, Copy, Debug)]
 pub struct Hashed {
-    /// SHA-256 as 64 hexadecimal digits.
-    pub sha256: String,
+    /// Their SHA-256.
+    pub sha256: Digest,
     /// State of the file that the hash belongs to.
     pub stamp: FileStamp,
 }
 
-/// Hashes `files`, taking from `cache` what it knows; `progress` is told the bytes read.
+/// Hashes the files of `scan`, taking from `cache` what it knows; `progress` is told the bytes read. The result is in the order
+/// of the files.
 ///
 /// # Errors
 /// Exit code 1 for a file that cannot be read, or that keeps changing.
 pub fn hash_all(
-    files: &BTreeMap<String, FoundFile>,
+    scan: &Scan,
     cache: &HashCache,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<BTreeMap<String, Hashed>, Failure> {
-    let mut hashed = BTreeMap::new();
-    let mut work = Vec::new();
-    for (path, file) in files {
-        match cache.get(path, &file.stamp) {
-            Some(sha256) => {
-                hashed
-                    .insert(path.clone(), Hashed { sha256: sha256.to_owned(), stamp: file.stamp });
-            }
-            None => work.push((path, file)),
-        }
-    }
+) -> Result<Vec<Hashed>, Failure> {
+    let known = cache.known(&scan.files).zip(scan.files.values());
+    let mut hashed: Vec<Option<Hashed>> =
+        known.map(|(known, file)| Some(Hashed { sha256: known?, stamp: file.stamp })).collect();
+    let unknown = |(index, _): &(usize, _)| hashed[*index].is_none();
+    let mut work: Vec<_> = scan.files.iter().enumerate().filter(unknown).collect();
     // Large files first, so that none is left for the end on one core.
-    work.sort_by_key(|(_, file)| std::cmp::Reverse(file.stamp.size));
+    work.sort_by_key(|(_, (_, file))| std::cmp::Reverse(file.stamp.size));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
@@ -57,31 +53,33 @@ pub fn hash_all(
                 let mut buffer = vec![0; BUFFER];
                 let mut own = Vec::new();
                 while !failed.load(Ordering::Relaxed) {
-                    let Some((path, file)) = work.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                        break;
-                    };
-                    let result = settled(path, file, &mut buffer, progress);
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((index, (path, file))) = work.get(turn) else { break };
+                    let result = settled(&scan.root, path, file, &mut buffer, progress);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                    own.push(((*path).clone(), result));
+                    own.push((*index, result));
                 }
                 results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).append(&mut own);
             });
         }
     });
-    for (path, result) in results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        hashed.insert(path, result?);
+    for (index, result) in results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        hashed[index] = Some(result?);
     }
-    Ok(hashed)
+    // Without a failure all work was done, so nothing is left out here.
+    Ok(hashed.into_iter().flatten().collect())
 }
 
 fn settled(
+    root: &Path,
     path: &str,
     file: &FoundFile,
     buffer: &mut [u8],
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Hashed, Failure> {
+    let disk = file.link.clone().unwrap_or_else(|| root.join(path));
     for _ in 0..READINGS {
-        match once(file, buffer, progress) {
+        match once(&disk, buffer, progress) {
             Ok(Some(hashed)) => return Ok(hashed),
             Ok(None) => {}
             Err(error) => {
@@ -97,11 +95,11 @@ fn settled(
 
 /// Reads the file once; `None` when it changed meanwhile.
 fn once(
-    file: &FoundFile,
+    disk: &Path,
     buffer: &mut [u8],
     progress: &(dyn Fn(u64) + Sync),
 ) -> std::io::Result<Option<Hashed>> {
-    let open = File::open(&file.disk)?;
+    let open = File::open(disk)?;
     let before = FileStamp::of(&open.metadata()?);
     // One byte more than there should be: enough to see that a file grows, and no endless read of one that never stops.
     let mut open = open.take(before.size.saturating_add(1));
@@ -117,9 +115,9 @@ fn once(
         progress(read as u64);
     }
     // Looked up by name again: a file replaced by a rename is a change, too.
-    let after = FileStamp::of(&std::fs::metadata(&file.disk)?);
+    let after = FileStamp::of(&std::fs::metadata(disk)?);
     let settled = before == after && bytes == before.size;
-    Ok(settled.then(|| Hashed { sha256: hex::encode(digest.finalize()), stamp: before }))
+    Ok(settled.then(|| Hashed { sha256: Digest::finish(digest), stamp: before }))
 }
 
 #[cfg(test)]
@@ -138,16 +136,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("empty"), "").unwrap();
         fs::write(root.path().join("abc"), "abc").unwrap();
-        let files = scan(root.path(), &[".".into()]).unwrap().files;
-        let hashed = hash_all(&files, &HashCache::default(), &quiet).unwrap();
-        assert_eq!(
-            hashed["abc"].sha256,
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
-        assert_eq!(
-            hashed["empty"].sha256,
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-        );
+        let found = scan(root.path(), &[".".into()]).unwrap();
+        let hashed = hash_all(&found, &HashCache::default(), &quiet).unwrap();
+        let texts: Vec<_> = hashed.iter().map(|file| file.sha256.to_string()).collect();
+        assert_eq!(texts[0], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(texts[1], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 
     #[test]
@@ -155,11 +148,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("growing.log");
         fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
-        let files = scan(root.path(), &[".".into()]).unwrap().files;
+        let found = scan(root.path(), &[".".into()]).unwrap();
         let file = Arc::new(Mutex::new(fs::OpenOptions::new().append(true).open(&path).unwrap()));
         // Every piece read makes the file longer: no reading can settle.
         let grow = move |_| file.lock().unwrap().write_all(b"y").unwrap();
-        let failure = hash_all(&files, &HashCache::default(), &grow).unwrap_err();
+        let failure = hash_all(&found, &HashCache::default(), &grow).unwrap_err();
         assert_eq!(failure.code, "file_changing");
         assert_eq!(failure.details["path"], "growing.log");
     }
@@ -169,9 +162,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a");
         fs::write(&path, "old").unwrap();
-        let files = scan(root.path(), &[".".into()]).unwrap().files;
+        let found = scan(root.path(), &[".".into()]).unwrap();
         fs::write(&path, "newer").unwrap();
-        let hashed = hash_all(&files, &HashCache::default(), &quiet).unwrap();
-        assert_eq!(hashed["a"].stamp.size, 5);
+        let hashed = hash_all(&found, &HashCache::default(), &quiet).unwrap();
+        assert_eq!(hashed[0].stamp.size, 5);
     }
 }

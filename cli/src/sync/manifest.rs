@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use runwhere_agent::protocol::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Hashed;
+use super::{FoundFile, Hashed};
 
 /// One file of a manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// SHA-256 as 64 hexadecimal digits.
-    pub sha256: String,
+    /// SHA-256 of its bytes.
+    pub sha256: Digest,
     /// Bytes.
     pub size: u64,
 }
@@ -43,12 +44,12 @@ impl Changes {
 }
 
 impl Manifest {
-    /// The manifest of hashed files.
+    /// The manifest of files and, in their order, what was hashed.
     #[must_use]
-    pub fn of(hashed: &BTreeMap<String, Hashed>) -> Self {
+    pub fn of(files: BTreeMap<String, FoundFile>, hashed: &[Hashed]) -> Self {
         let file =
-            |file: &Hashed| ManifestFile { sha256: file.sha256.clone(), size: file.stamp.size };
-        Self { files: hashed.iter().map(|(path, hashed)| (path.clone(), file(hashed))).collect() }
+            |hashed: &Hashed| ManifestFile { sha256: hashed.sha256, size: hashed.stamp.size };
+        Self { files: files.into_keys().zip(hashed.iter().map(file)).collect() }
     }
 
     /// As the server wants it.
@@ -95,7 +96,7 @@ mod tests {
 
     fn manifest(files: &[(&str, &str)]) -> Manifest {
         let file = |(path, sha): &(&str, &str)| {
-            ((*path).to_owned(), ManifestFile { sha256: (*sha).to_owned(), size: 1 })
+            ((*path).to_owned(), ManifestFile { sha256: Digest::of(sha.as_bytes()), size: 1 })
         };
         Manifest { files: files.iter().map(file).collect() }
     }

@@ -8,6 +8,7 @@ mod record;
 mod rules;
 mod scan;
 mod upload;
+mod walk;
 
 pub use cache::HashCache;
 pub use hash::{Hashed, hash_all};

@@ -44,7 +44,9 @@ pub struct Local {
     pub manifest: Manifest,
     /// What was left out.
     pub skipped: Vec<super::Skip>,
-    files: BTreeMap<String, FoundFile>,
+    root: PathBuf,
+    // Where the bytes are of the files that are links.
+    links: BTreeMap<String, PathBuf>,
     // What to keep of the hashes, where it is other than what is kept already.
     cache: Option<HashCache>,
     records: Records,
@@ -89,17 +91,18 @@ pub fn local(
     });
     let found = found?;
     agree(&found, confirm, printer)?;
-    let Scan { files, skipped } = found;
-    let bytes: u64 = files.values().map(|file| file.stamp.size).sum();
     let word = texts::hashing();
     let template = format!("{} {{bar:40}} {{bytes}}/{{total_bytes}}", word.get(printer.lang()));
-    let bar = bar(printer, bytes, &template);
-    let hashed = hash_all(&files, &known, &|read| bar.inc(read));
+    let bar = bar(printer, found.bytes(), &template);
+    let hashed = hash_all(&found, &known, &|read| bar.inc(read));
     bar.finish_and_clear();
     let hashed = hashed?;
+    let Scan { root, files, skipped } = found;
     // Where every hash was known and none is left over there is nothing new to keep.
-    let cache = (!known.covers(&files)).then(|| HashCache::of(&hashed, scanned_at));
-    Ok(Local { manifest: Manifest::of(&hashed), skipped, files, cache, records })
+    let cache = (!known.covers(&files)).then(|| HashCache::of(&files, &hashed, scanned_at));
+    let link = |(path, file): (&String, &FoundFile)| Some((path.clone(), file.link.clone()?));
+    let links = files.iter().filter_map(link).collect();
+    Ok(Local { manifest: Manifest::of(files, &hashed), skipped, root, links, cache, records })
 }
 
 impl Local {
@@ -221,8 +224,7 @@ fn plan(diff: &Value, local: &Local) -> Outcome<Vec<Upload>> {
     for wanted in View(diff).list("files_to_upload") {
         let view = View(wanted);
         let path = view.text("path").unwrap_or_default();
-        let (Some(file), Some(found)) = (local.manifest.files.get(&path), local.files.get(&path))
-        else {
+        let Some(file) = local.manifest.files.get(&path) else {
             return Err(Failure::new(Exit::Server, "foreign_path", texts::foreign_path(&path))
                 .hint(texts::foreign_path_hint())
                 .detail("path", path));
@@ -232,8 +234,8 @@ fn plan(diff: &Value, local: &Local) -> Outcome<Vec<Upload>> {
             return Err(ApiError::Unreadable { status: 200 }.into());
         }
         let upload = Upload {
-            disk: PathBuf::from(&found.disk),
-            file: file.clone(),
+            disk: local.links.get(&path).cloned().unwrap_or_else(|| local.root.join(&path)),
+            file: *file,
             url,
             content_type: view.text("content_type"),
             path: path.clone(),

@@ -1,14 +1,11 @@
 //! Walks the work directories and lists their files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
-use ignore::{DirEntry, WalkBuilder, WalkParallel, WalkState};
-
-use super::Rules;
+use super::{Rules, walk};
 use crate::failure::Failure;
 use crate::texts::{self, Text};
 
@@ -42,8 +39,8 @@ impl FileStamp {
 /// A file to sync.
 #[derive(Clone, Debug)]
 pub struct FoundFile {
-    /// Where its bytes are: links are resolved.
-    pub disk: PathBuf,
+    /// Where its bytes are, if it is a link: there it is resolved.
+    pub link: Option<PathBuf>,
     /// Its state when it was found.
     pub stamp: FileStamp,
 }
@@ -92,6 +89,8 @@ pub struct Skip {
 /// What a walk found.
 #[derive(Debug, Default)]
 pub struct Scan {
+    /// The folder it is all below: absolute, without links.
+    pub root: PathBuf,
     /// Files by their path in the manifest: relative to the root, with slashes.
     pub files: BTreeMap<String, FoundFile>,
     /// What was left out.
@@ -131,10 +130,24 @@ pub fn scan(root: &Path, folders: &[String]) -> Result<Scan, Failure> {
     let rules = Rules::read(&root)?;
     let mut scan = Scan::default();
     for folder in folders {
-        walk(&root, &below(&root, folder)?, &rules, &mut scan);
+        let folder = below(&root, folder)?;
+        let walker = Walker { root: &root, rules: &rules };
+        // Listing and looking cost about the same, and sorting is shared, too.
+        let parts = walk::walk(
+            folder.strip_prefix(&root).unwrap_or(&folder).to_path_buf(),
+            |folder, more, part| walker.list(folder, more, part),
+            |part: &mut Part| part.files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b)),
+        );
+        let mut files = Vec::with_capacity(parts.iter().map(|part| part.files.len()).sum());
+        for part in parts {
+            files.extend(part.files);
+            scan.skipped.extend(part.skipped);
+        }
+        scan.files.append(&mut files.into_iter().collect());
     }
     scan.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     scan.skipped.dedup();
+    scan.root = root;
     Ok(scan)
 }
 
@@ -163,103 +176,86 @@ fn below(root: &Path, folder: &str) -> Result<PathBuf, Failure> {
     Ok(named)
 }
 
-/// A path with what it is, or why it stays out.
-type Seen = (PathBuf, Result<FoundFile, SkipReason>);
-
-/// What one thread of a walk has seen; handed over when the thread ends.
-struct Batch<'a> {
-    all: &'a Mutex<Vec<Seen>>,
-    seen: Vec<Seen>,
+/// What one thread of a walk has seen.
+#[derive(Debug, Default)]
+struct Part {
+    files: Vec<(String, FoundFile)>,
+    skipped: Vec<Skip>,
 }
 
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.seen);
-    }
+#[derive(Clone, Copy, Debug)]
+struct Walker<'a> {
+    root: &'a Path,
+    rules: &'a Rules,
 }
 
-/// Walks a folder on all cores: listing and looking cost about the same.
-fn walk(root: &Path, folder: &Path, rules: &Rules, scan: &mut Scan) {
-    let relative = |path: &Path| path.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
-    let all = Mutex::new(Vec::new());
-    walker(root, folder, rules).run(|| {
-        let mut batch = Batch { all: &all, seen: Vec::new() };
-        Box::new(move |entry| {
-            batch.seen.extend(see(root, entry));
-            WalkState::Continue
-        })
-    });
-    for (path, looked) in all.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        let path = relative(&path);
-        match looked {
-            Ok(found) => match manifest_path(&path) {
-                Some(name) => {
-                    scan.files.insert(name, found);
+impl Walker<'_> {
+    /// Looks at what is in a folder, whose path is relative to the root. Folders themselves are nothing to sync.
+    fn list(self, folder: PathBuf, more: &mut Vec<PathBuf>, part: &mut Part) {
+        let entries = match fs::read_dir(self.root.join(&folder)) {
+            Ok(entries) => entries,
+            Err(error) => return part.skip(&folder, unreadable(error)),
+        };
+        let mut path = folder;
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    part.skip(&path, unreadable(error));
+                    continue;
                 }
-                None => {
-                    scan.skipped.push(Skip { path: printable(&path), reason: SkipReason::Name })
-                }
-            },
-            Err(reason) => scan.skipped.push(Skip { path: printable(&path), reason }),
+            };
+            path.push(entry.file_name());
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            match self.rules.excludes(&path, is_dir) {
+                true => {}
+                false if is_dir => more.push(path.clone()),
+                false => match self.look(&path, &entry) {
+                    Ok(found) => match manifest_path(&path) {
+                        Some(name) => part.files.push((name, found)),
+                        None => part.skip(&path, SkipReason::Name),
+                    },
+                    Err(reason) => part.skip(&path, reason),
+                },
+            }
+            path.pop();
+        }
+    }
+
+    fn look(self, path: &Path, entry: &DirEntry) -> Result<FoundFile, SkipReason> {
+        // Of the entry itself, not of what a link names; the open folder makes that a short way.
+        let metadata = entry.metadata().map_err(unreadable)?;
+        if metadata.is_file() {
+            return Ok(FoundFile { link: None, stamp: FileStamp::of(&metadata) });
+        }
+        if !metadata.is_symlink() {
+            return Err(SkipReason::Special);
+        }
+        let disk = self.root.join(path).canonicalize().map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => unreadable(error),
+            _ => SkipReason::BrokenLink,
+        })?;
+        let metadata = fs::symlink_metadata(&disk).map_err(unreadable)?;
+        if metadata.is_dir() {
+            Err(SkipReason::LinkedFolder)
+        } else if !metadata.is_file() {
+            Err(SkipReason::Special)
+        } else if !disk.starts_with(self.root) {
+            Err(SkipReason::Outside)
+        } else {
+            Ok(FoundFile { stamp: FileStamp::of(&metadata), link: Some(disk) })
         }
     }
 }
 
-fn walker(root: &Path, folder: &Path, rules: &Rules) -> WalkParallel {
-    // The filter must own what it uses.
-    let (rules, root) = (rules.clone(), root.to_owned());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    WalkBuilder::new(folder)
-        .standard_filters(false)
-        .follow_links(false)
-        .threads(cores)
-        .filter_entry(move |entry| {
-            let relative = entry.path().strip_prefix(&root).unwrap_or(entry.path());
-            let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-            relative.as_os_str().is_empty() || !rules.excludes(relative, is_dir)
-        })
-        .build_parallel()
-}
-
-/// One entry of a walk; folders themselves are nothing to sync.
-fn see(root: &Path, entry: Result<DirEntry, ignore::Error>) -> Option<Seen> {
-    match entry {
-        Err(error) => {
-            let reason = SkipReason::Unreadable(io_reason(&error));
-            Some((path_of(&error).unwrap_or_default(), Err(reason)))
-        }
-        Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_dir()) => None,
-        Ok(entry) => {
-            let path = entry.into_path();
-            let looked = look(root, &path);
-            Some((path, looked))
-        }
+impl Part {
+    fn skip(&mut self, path: &Path, reason: SkipReason) {
+        self.skipped.push(Skip { path: printable(path), reason });
     }
 }
 
-fn look(root: &Path, path: &Path) -> Result<FoundFile, SkipReason> {
-    let unreadable = |error: std::io::Error| SkipReason::Unreadable(error.to_string());
-    let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
-    if metadata.is_file() {
-        return Ok(FoundFile { disk: path.to_owned(), stamp: FileStamp::of(&metadata) });
-    }
-    if !metadata.is_symlink() {
-        return Err(SkipReason::Special);
-    }
-    let disk = path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => unreadable(error),
-        _ => SkipReason::BrokenLink,
-    })?;
-    let metadata = fs::symlink_metadata(&disk).map_err(unreadable)?;
-    if metadata.is_dir() {
-        Err(SkipReason::LinkedFolder)
-    } else if !metadata.is_file() {
-        Err(SkipReason::Special)
-    } else if !disk.starts_with(root) {
-        Err(SkipReason::Outside)
-    } else {
-        Ok(FoundFile { disk, stamp: FileStamp::of(&metadata) })
-    }
+fn unreadable(error: std::io::Error) -> SkipReason {
+    SkipReason::Unreadable(error.to_string())
 }
 
 fn manifest_path(path: &Path) -> Option<String> {
@@ -270,20 +266,6 @@ fn manifest_path(path: &Path) -> Option<String> {
 
 fn printable(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-fn path_of(error: &ignore::Error) -> Option<PathBuf> {
-    match error {
-        ignore::Error::WithPath { path, .. } => Some(path.clone()),
-        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
-            path_of(err)
-        }
-        _ => None,
-    }
-}
-
-fn io_reason(error: &ignore::Error) -> String {
-    error.io_error().map_or_else(|| "?".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Body, Response};
-use sha2::{Digest, Sha256};
+use runwhere_agent::protocol::Digest;
+use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
@@ -111,16 +112,10 @@ async fn body(upload: &Upload) -> Result<(Body, u64, bool), UploadError> {
     let unreadable = |error: std::io::Error| UploadError::Unreadable(error.to_string());
     if upload.file.size > WHOLE {
         let file = tokio::fs::File::open(&upload.disk).await.map_err(unreadable)?;
-        return Ok((
-            Body::wrap_stream(verified(file, upload.file.clone())),
-            upload.file.size,
-            false,
-        ));
+        return Ok((Body::wrap_stream(verified(file, upload.file)), upload.file.size, false));
     }
     let bytes = tokio::fs::read(&upload.disk).await.map_err(unreadable)?;
-    if bytes.len() as u64 != upload.file.size
-        || hex::encode(Sha256::digest(&bytes)) != upload.file.sha256
-    {
+    if bytes.len() as u64 != upload.file.size || Digest::of(&bytes) != upload.file.sha256 {
         return Err(UploadError::Changed);
     }
     if is_text(&upload.path) {
@@ -163,9 +158,7 @@ fn verified(
         piece.truncate(got);
         digest.update(&piece);
         read += got as u64;
-        if got == 0
-            || (read == wanted.size && hex::encode(digest.clone().finalize()) != wanted.sha256)
-        {
+        if got == 0 || (read == wanted.size && Digest::finish(digest.clone()) != wanted.sha256) {
             return Err(std::io::Error::other(ChangedFile));
         }
         Ok(Some((Bytes::from(piece), (file, digest, read, wanted))))
@@ -218,7 +211,7 @@ mod tests {
     use super::*;
 
     fn wanted(bytes: &[u8]) -> ManifestFile {
-        ManifestFile { sha256: hex::encode(Sha256::digest(bytes)), size: bytes.len() as u64 }
+        ManifestFile { sha256: Digest::of(bytes), size: bytes.len() as u64 }
     }
 
     fn upload_of(path: &str, disk: &Path, bytes: &[u8]) -> Upload {

@@ -12,7 +12,8 @@
 //! | `len` | the bytes, cut anywhere, also inside a line or a character |
 //!
 //! A batch is frames one after the other, zstd-compressed; several zstd frames one after the other
-//! are one batch too, so that batches can be joined without compressing them again.
+//! are one batch too, so that batches can be joined without compressing them again. No frame goes
+//! on in the next zstd frame: the broker stores large zstd frames as they came.
 
 use std::io::Read;
 
@@ -182,80 +183,175 @@ pub fn encode_batch(frames: &[LogFrame]) -> Result<Vec<u8>, FrameError> {
     zstd::bulk::compress(&encode_frames(frames)?, ZSTD_LEVEL).map_err(|_| FrameError::Compression)
 }
 
+/// Streams and bytes of frames as [`encode_frames`] writes them; ends where something else begins.
+pub(crate) fn stream_parts(mut raw: &[u8]) -> impl Iterator<Item = (LogStream, &[u8])> {
+    std::iter::from_fn(move || {
+        let (header, rest) = raw.split_at_checked(FRAME_HEADER_BYTES)?;
+        let stream = LogStream::from_number(header[8])?;
+        let len = (&header[FRAME_HEADER_BYTES - 4..]).get_u32_le();
+        let (bytes, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        raw = rest;
+        Some((stream, bytes))
+    })
+}
+
 /// Frames of uncompressed bytes; they share one buffer with `data`. Numbers must be contiguous, and
 /// offsets must be so for each stream.
 ///
 /// # Errors
 /// Anything that [`encode_frames`] would not have written.
-pub fn decode_frames(mut data: Bytes) -> Result<Vec<LogFrame>, FrameError> {
+pub fn decode_frames(data: Bytes) -> Result<Vec<LogFrame>, FrameError> {
     let mut frames = Vec::new();
-    let mut previous: u64 = 0;
-    let mut ends: [Option<u64>; 3] = [None; 3];
-    while data.has_remaining() {
-        if data.remaining() < FRAME_HEADER_BYTES {
-            return Err(FrameError::Truncated);
-        }
-        let seq = data.get_u64_le();
-        let number = data.get_u8();
-        let time_us = data.get_i64_le();
-        let offset = data.get_u64_le();
-        let len = data.get_u32_le() as usize;
-        if seq == 0 || (previous != 0 && previous.checked_add(1) != Some(seq)) {
-            return Err(FrameError::NotContiguous { previous, found: seq });
-        }
-        let stream = LogStream::from_number(number)
-            .ok_or(FrameError::UnknownStream { seq, stream: number })?;
-        if len > MAX_FRAME_BYTES {
-            return Err(FrameError::FrameTooLarge { seq, len: len as u64 });
-        }
-        if data.remaining() < len {
-            return Err(FrameError::Truncated);
-        }
-        let end = &mut ends[usize::from(number)];
-        if let Some(expected) = *end
-            && expected != offset
-        {
-            return Err(FrameError::OffsetMismatch { seq, expected, found: offset });
-        }
-        *end = Some(offset.checked_add(len as u64).ok_or(FrameError::OffsetMismatch {
-            seq,
-            expected: 0,
-            found: offset,
-        })?);
-        previous = seq;
-        frames.push(LogFrame { seq, stream, time_us, offset, bytes: data.split_to(len) });
-    }
+    Order::default().decode(data, &mut frames)?;
     Ok(frames)
 }
 
-/// Frames of a batch as it came over the wire. Never uses more than a bounded amount of memory,
-/// whatever the batch says.
+/// What the next frame must be.
+#[derive(Debug, Default)]
+struct Order {
+    previous: u64,
+    ends: [Option<u64>; 3],
+}
+
+impl Order {
+    fn decode(&mut self, mut data: Bytes, frames: &mut Vec<LogFrame>) -> Result<(), FrameError> {
+        while data.has_remaining() {
+            if data.remaining() < FRAME_HEADER_BYTES {
+                return Err(FrameError::Truncated);
+            }
+            let seq = data.get_u64_le();
+            let number = data.get_u8();
+            let time_us = data.get_i64_le();
+            let offset = data.get_u64_le();
+            let len = data.get_u32_le() as usize;
+            let previous = self.previous;
+            if seq == 0 || (previous != 0 && previous.checked_add(1) != Some(seq)) {
+                return Err(FrameError::NotContiguous { previous, found: seq });
+            }
+            let stream = LogStream::from_number(number)
+                .ok_or(FrameError::UnknownStream { seq, stream: number })?;
+            if len > MAX_FRAME_BYTES {
+                return Err(FrameError::FrameTooLarge { seq, len: len as u64 });
+            }
+            if data.remaining() < len {
+                return Err(FrameError::Truncated);
+            }
+            let end = &mut self.ends[usize::from(number)];
+            if let Some(expected) = *end
+                && expected != offset
+            {
+                return Err(FrameError::OffsetMismatch { seq, expected, found: offset });
+            }
+            *end = Some(offset.checked_add(len as u64).ok_or(FrameError::OffsetMismatch {
+                seq,
+                expected: 0,
+                found: offset,
+            })?);
+            self.previous = seq;
+            frames.push(LogFrame { seq, stream, time_us, offset, bytes: data.split_to(len) });
+        }
+        Ok(())
+    }
+}
+
+/// Frames that came together.
+#[derive(Debug, Clone, Default)]
+pub struct BatchPart {
+    /// The frames.
+    pub frames: Vec<LogFrame>,
+    /// The zstd frame that holds exactly them, as it came over the wire, if it is worth keeping.
+    pub packed: Option<Bytes>,
+    /// Bytes before compression, headers included.
+    pub raw: usize,
+}
+
+impl From<Vec<LogFrame>> for BatchPart {
+    fn from(frames: Vec<LogFrame>) -> Self {
+        let raw = frames.iter().map(|frame| FRAME_HEADER_BYTES + frame.bytes.len()).sum();
+        Self { frames, packed: None, raw }
+    }
+}
+
+/// A batch as it came over the wire, in parts. Zstd frames of at least `kept_from` bytes before
+/// compression are parts of their own, smaller ones are put together. Never uses more than a bounded
+/// amount of memory, whatever the batch says.
 ///
 /// # Errors
 /// A batch that is too large, damaged, or not contiguous.
-pub fn decode_batch(compressed: &[u8]) -> Result<Vec<LogFrame>, FrameError> {
-    if compressed.len() > MAX_BATCH_COMPRESSED_BYTES {
+pub fn decode_parts(mut batch: Bytes, kept_from: usize) -> Result<Vec<BatchPart>, FrameError> {
+    if batch.len() > MAX_BATCH_COMPRESSED_BYTES {
         return Err(FrameError::BatchTooLarge { limit: MAX_BATCH_COMPRESSED_BYTES });
     }
-    if compressed.is_empty() {
-        return Ok(Vec::new());
+    let mut unpacker = zstd::bulk::Decompressor::new().map_err(|_| FrameError::Compression)?;
+    let mut order = Order::default();
+    let mut parts: Vec<BatchPart> = Vec::new();
+    let mut left = MAX_BATCH_BYTES;
+    while !batch.is_empty() {
+        let len = zstd::zstd_safe::find_frame_compressed_size(&batch)
+            .map_err(|_| FrameError::Compression)?;
+        if len == 0 || len > batch.len() {
+            return Err(FrameError::Compression);
+        }
+        let packed = batch.split_to(len);
+        let raw = unpack(&mut unpacker, &packed, left)?;
+        left -= raw.len();
+        let size = raw.len();
+        if size >= kept_from {
+            let mut part = BatchPart { packed: Some(packed), raw: size, ..BatchPart::default() };
+            order.decode(raw.into(), &mut part.frames)?;
+            parts.push(part);
+        } else {
+            if parts.last().is_none_or(|part| part.packed.is_some()) {
+                parts.push(BatchPart::default());
+            }
+            if let Some(part) = parts.last_mut() {
+                part.raw += size;
+                order.decode(raw.into(), &mut part.frames)?;
+            }
+        }
     }
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(compressed)
-        .map_err(|_| FrameError::Compression)?;
+    Ok(parts)
+}
+
+/// What is in one zstd frame.
+fn unpack(
+    unpacker: &mut zstd::bulk::Decompressor<'_>,
+    packed: &[u8],
+    limit: usize,
+) -> Result<Vec<u8>, FrameError> {
+    let too_large = FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES };
+    let stated =
+        zstd::zstd_safe::get_frame_content_size(packed).map_err(|_| FrameError::Compression)?;
+    if let Some(stated) = stated {
+        // At once and straight to where it is wanted; more than it states is an error.
+        return match usize::try_from(stated) {
+            Ok(stated) if stated <= limit => {
+                unpacker.decompress(packed, stated).map_err(|_| FrameError::Compression)
+            }
+            _ => Err(too_large),
+        };
+    }
+    let mut decoder =
+        zstd::stream::read::Decoder::with_buffer(packed).map_err(|_| FrameError::Compression)?;
     decoder.window_log_max(MAX_WINDOW_LOG).map_err(|_| FrameError::Compression)?;
-    let mut raw = Vec::with_capacity(compressed.len().saturating_mul(2).min(MAX_BATCH_BYTES));
-    decoder
-        .take(MAX_BATCH_BYTES as u64 + 1)
-        .read_to_end(&mut raw)
-        .map_err(|_| FrameError::Compression)?;
-    if raw.len() > MAX_BATCH_BYTES {
-        return Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES });
-    }
-    decode_frames(Bytes::from(raw))
+    let mut raw = Vec::new();
+    decoder.take(limit as u64 + 1).read_to_end(&mut raw).map_err(|_| FrameError::Compression)?;
+    if raw.len() > limit { Err(too_large) } else { Ok(raw) }
+}
+
+/// Frames of a batch as it came over the wire, see [`decode_parts`].
+///
+/// # Errors
+/// As [`decode_parts`].
+pub fn decode_batch(batch: impl Into<Bytes>) -> Result<Vec<LogFrame>, FrameError> {
+    let mut parts = decode_parts(batch.into(), usize::MAX)?;
+    Ok(parts.pop().map(|part| part.frames).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -287,11 +383,11 @@ mod tests {
         ) {
             let frames = frames(first, &parts);
             let batch = encode_batch(&frames).unwrap();
-            prop_assert_eq!(&decode_batch(&batch).unwrap(), &frames);
+            prop_assert_eq!(&decode_batch(batch).unwrap(), &frames);
             let (head, tail) = frames.split_at(cut.min(frames.len()));
             let mut joined = encode_batch(head).unwrap();
             joined.extend(encode_batch(tail).unwrap());
-            prop_assert_eq!(decode_batch(&joined).unwrap(), frames);
+            prop_assert_eq!(decode_batch(joined).unwrap(), frames);
         }
 
         #[test]
@@ -313,7 +409,7 @@ mod tests {
 
         #[test]
         fn random_bytes_never_crash(data in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = decode_batch(&data);
+            let _ = decode_batch(data.clone());
             let _ = decode_frames(Bytes::from(data));
         }
     }
@@ -344,7 +440,58 @@ mod tests {
     fn a_bomb_is_refused_without_being_unpacked() {
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
         assert!(bomb.len() < 1 << 20);
-        assert_eq!(decode_batch(&bomb), Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES }));
+        assert_eq!(decode_batch(bomb), Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES }));
+    }
+
+    #[test]
+    fn large_parts_stay_as_they_came_and_small_ones_are_put_together() {
+        let all = frames(1, &[(1, vec![1; 10]), (1, vec![2; 10]), (2, vec![3; 500]), (1, vec![4])]);
+        let packed: Vec<_> =
+            all.iter().map(|frame| encode_batch(&[frame.clone()]).unwrap()).collect();
+        let parts = decode_parts(packed.concat().into(), 500).unwrap();
+        let shape: Vec<_> =
+            parts.iter().map(|part| (part.frames.len(), part.packed.is_some())).collect();
+        assert_eq!(shape, [(2, false), (1, true), (1, false)]);
+        assert_eq!(parts[1].packed.as_deref(), Some(&packed[2][..]));
+        assert_eq!(parts[1].raw, 500 + FRAME_HEADER_BYTES);
+        let read: Vec<_> = parts.into_iter().flat_map(|part| part.frames).collect();
+        assert_eq!(read, all);
+    }
+
+    #[test]
+    fn numbers_must_follow_over_all_parts_and_no_frame_is_cut_by_one() {
+        let all = frames(1, &[(1, vec![1; 10]), (1, vec![2; 10]), (1, vec![3; 10])]);
+        let batch = |frames: &[LogFrame]| encode_batch(frames).unwrap();
+        let hole = [batch(&all[..1]), batch(&all[2..])].concat();
+        assert_eq!(decode_batch(hole), Err(FrameError::NotContiguous { previous: 1, found: 3 }));
+        let mut moved = all[1].clone();
+        moved.offset = 11;
+        let moved = [batch(&all[..1]), batch(&[moved])].concat();
+        assert!(matches!(decode_batch(moved), Err(FrameError::OffsetMismatch { seq: 2, .. })));
+        let raw = encode_frames(&all).unwrap();
+        let (a, b) = raw.split_at(50);
+        let cut = [a, b].map(|part| zstd::bulk::compress(part, 1).unwrap()).concat();
+        assert_eq!(decode_batch(cut), Err(FrameError::Truncated));
+    }
+
+    #[test]
+    fn a_batch_without_stated_sizes_is_read_and_is_bounded_as_well() {
+        let all = frames(1, &[(1, vec![1; 10]), (1, vec![2; 10])]);
+        // A stream that was flushed has told its header before its end.
+        let unstated = |raw: &[u8]| {
+            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.write_all(raw).unwrap();
+            encoder.flush().unwrap();
+            encoder.finish().unwrap()
+        };
+        let batch = unstated(&encode_frames(&all).unwrap());
+        assert_eq!(zstd::zstd_safe::get_frame_content_size(&batch).unwrap(), None);
+        assert_eq!(decode_batch(batch).unwrap(), all);
+        let bomb = unstated(&vec![0; MAX_BATCH_BYTES + 1]);
+        assert_eq!(decode_batch(bomb), Err(FrameError::BatchTooLarge { limit: MAX_BATCH_BYTES }));
+        let half = unstated(&vec![0; MAX_BATCH_BYTES / 2 + 1]);
+        let twice = [half.clone(), half].concat();
+        assert!(decode_batch(twice).is_err());
     }
 
     #[test]

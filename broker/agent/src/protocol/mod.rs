@@ -34,9 +34,9 @@ pub use event::{
     Event, EventKind, EventsReply, EventsRequest, ExitReason, Gpu, SkippedFile, StreamSeal,
 };
 pub use frame::{
-    FRAME_HEADER_BYTES, FrameError, LogFrame, LogStream, LogsReply, MAX_BATCH_BYTES,
-    MAX_BATCH_COMPRESSED_BYTES, MAX_FRAME_BYTES, decode_batch, decode_frames, encode_batch,
-    encode_frames,
+    BatchPart, FRAME_HEADER_BYTES, FrameError, LogFrame, LogStream, LogsReply, MAX_BATCH_BYTES,
+    MAX_BATCH_COMPRESSED_BYTES, MAX_FRAME_BYTES, decode_batch, decode_frames, decode_parts,
+    encode_batch, encode_frames,
 };
 pub use output::StoredOutput;
 pub use poll::{AgentState, Desired, MAX_POLL_WAIT_MS, PollReply, PollRequest};

@@ -5,6 +5,7 @@
 //! reads behind it. They share only a [`Spool`]: which segments there are, how far they are written
 //! and how far the broker has them. On a full disk one batch at a time goes straight from memory.
 
+mod hasher;
 mod record;
 mod shared;
 mod uploader;

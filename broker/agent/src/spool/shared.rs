@@ -13,6 +13,9 @@ use tokio::sync::watch;
 use super::record::{HEADER_BYTES, Header};
 use crate::protocol::decode_batch;
 
+/// So many of the newest segments may not be on the disk yet.
+pub(super) const MAX_UNSYNCED_SEGMENTS: usize = 2;
+
 /// The spool folder of a trial.
 #[derive(Debug)]
 pub(crate) struct Spool {
@@ -68,9 +71,13 @@ impl Spool {
         paths.sort();
         let mut tail = Tail::default();
         let mut segments = VecDeque::new();
-        let newest = paths.last().cloned();
-        for path in paths {
-            let len = check(&path, Some(&path) == newest.as_ref(), &mut tail)?;
+        let checked_from = paths.len().saturating_sub(MAX_UNSYNCED_SEGMENTS);
+        let mut torn = false;
+        for (index, path) in paths.into_iter().enumerate() {
+            // Behind a hole nothing counts: its numbers are given once more.
+            let known = torn.then_some(tail.last_seq.max(durable_seq));
+            let (len, cut) = check(&path, index >= checked_from, known, &mut tail)?;
+            torn |= cut || len == 0;
             if len == 0 {
                 fs::remove_file(&path)?;
             } else {
@@ -141,6 +148,16 @@ impl Spool {
         state.held.is_none()
     }
 
+    /// Waits (blocking) until the broker has everything or `patience` is over; true where it has.
+    pub(super) fn wait_acked(&self, patience: Duration) -> bool {
+        let behind = |state: &mut State| state.acked < state.last_seq;
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(self.state(), patience, behind)
+            .unwrap_or_else(PoisonError::into_inner);
+        !behind(&mut state)
+    }
+
     /// Gives up sending: the broker lost frames that it had acknowledged.
     pub(super) fn give_up(&self) {
         self.broken.send_replace(true);
@@ -158,29 +175,38 @@ impl Spool {
     }
 }
 
-// Walks the records of a segment, cuts the file after the last good one and returns its length. A
-// segment is synced before the next one begins, so only the newest can be damaged, but that
-// anywhere: its records are unpacked to see.
-fn check(path: &Path, newest: bool, tail: &mut Tail) -> io::Result<u64> {
+// Walks the records of a segment, cuts the file after the last good one and returns its length and
+// whether something was cut. Segments become durable in their order, so only the last ones can be
+// damaged, but those anywhere: their records are unpacked to see. `known` is given where an earlier
+// one was damaged: then records must go on from there.
+fn check(
+    path: &Path,
+    unpack: bool,
+    known: Option<u64>,
+    tail: &mut Tail,
+) -> io::Result<(u64, bool)> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let size = file.metadata()?.len();
     let mut place = 0;
     while place + HEADER_BYTES as u64 <= size {
         let Some(header) = read_header(&mut file, place)? else { break };
         let end = place + header.record_bytes();
-        if end > size || (newest && !whole(&mut file, place, &header)?) {
+        let hole = place == 0 && known.is_some_and(|known| header.first_seq > known + 1);
+        if end > size || hole || (unpack && !whole(&mut file, place, &header)?) {
             break;
         }
         *tail = Tail { last_seq: header.last_seq, ends: header.ends };
         place = end;
     }
-    file.set_len(place)?;
-    Ok(place)
+    if place < size {
+        file.set_len(place)?;
+    }
+    Ok((place, place < size))
 }
 
 fn whole(file: &mut File, place: u64, header: &Header) -> io::Result<bool> {
     let body = read_body(file, place, header)?;
-    Ok(decode_batch(&body).is_ok_and(|frames| {
+    Ok(decode_batch(body).is_ok_and(|frames| {
         frames.first().is_some_and(|frame| frame.seq == header.first_seq)
             && frames.last().is_some_and(|frame| frame.seq == header.last_seq)
     }))
@@ -251,6 +277,25 @@ mod tests {
                 assert_eq!(spool.state().segments.len(), usize::from(records > 0));
             }
         }
+    }
+
+    #[test]
+    fn what_lies_behind_a_torn_segment_is_cut_off_unless_the_broker_has_what_is_missing() {
+        let torn = |durable_seq| {
+            let dir = tempfile::tempdir().unwrap();
+            let write = |number: u64, records: &[Vec<u8>], keep: usize| {
+                let path = dir.path().join(format!("{number:020}.seg"));
+                std::fs::write(path, &records.concat()[..keep]).unwrap();
+            };
+            let both = [record(3, 6), record(5, 12)];
+            write(1, &[record(1, 0)], record(1, 0).len());
+            write(3, &both, both.concat().len() - 1);
+            write(7, &[record(7, 18)], record(7, 18).len());
+            let (spool, tail) = Spool::open(dir.path(), durable_seq).unwrap();
+            (tail, spool.state().segments.len())
+        };
+        assert_eq!(torn(2), (Tail { last_seq: 4, ends: [0, 12, 0] }, 2));
+        assert_eq!(torn(6), (Tail { last_seq: 8, ends: [0, 24, 0] }, 3));
     }
 
     #[test]

@@ -6,32 +6,34 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes};
-use sha2::Digest as _;
 use tokio::sync::oneshot;
 
+use super::hasher::Hasher;
 use super::record::Header;
 use super::shared::{Held, Segment, Spool, Tail};
 use crate::clock;
 use crate::files::{Reserve, sync_folder_of};
 use crate::protocol::frame::ZSTD_LEVEL;
-use crate::protocol::{Digest, FRAME_HEADER_BYTES, LogStream, MAX_FRAME_BYTES, StreamSeal};
+use crate::protocol::{FRAME_HEADER_BYTES, LogStream, MAX_FRAME_BYTES, StreamSeal};
 use crate::texts;
 
 // Together they bound the memory of the log path to a few batches.
 const QUEUE_LEN: usize = 16;
-const BATCH_BYTES: usize = 4 << 20;
+// The broker stores batches of about this size as they come.
+const BATCH_BYTES: usize = 1 << 20;
 const SEGMENT_BYTES: u64 = 32 << 20;
 
 // In a flood, small batches wait this long for more; a first line after silence never does.
 const GATHER: Duration = Duration::from_millis(10);
 const GATHER_BYTES: usize = 512 << 10;
 
-const SYNC_EVERY: Duration = Duration::from_millis(500);
-const SYNC_BYTES: u64 = 32 << 20;
+// So long the broker has to make a frame durable before this disk must; usually it is faster, and
+// nothing is written to two disks at once.
+const SYNC_AFTER: Duration = Duration::from_millis(500);
 
 // How long a program is held back by a full disk before its output is only counted.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(30);
@@ -60,7 +62,6 @@ pub(crate) struct Sealed {
 #[derive(Debug)]
 pub(crate) struct Writer {
     input: SyncSender<Input>,
-    thread: JoinHandle<()>,
 }
 
 impl Writer {
@@ -75,10 +76,9 @@ impl Writer {
         let spool = Arc::new(spool);
         let (input, queue) = sync_channel(QUEUE_LEN);
         let worker = Worker::new(Arc::clone(&spool), tail, max_log_bytes, reserve)?;
-        let thread = thread::Builder::new()
-            .name("log-writer".to_owned())
-            .spawn(move || worker.run(&queue))?;
-        Ok((Self { input, thread }, spool))
+        // It ends by itself, after the seal.
+        thread::Builder::new().name("log-writer".to_owned()).spawn(move || worker.run(&queue))?;
+        Ok((Self { input }, spool))
     }
 
     /// For the threads that read the program's pipes.
@@ -89,12 +89,8 @@ impl Writer {
     /// Ends the log. All readers must have ended.
     pub(crate) async fn seal(self) -> Option<Sealed> {
         let (reply, sealed) = oneshot::channel();
-        let sent = tokio::task::spawn_blocking(move || {
-            self.input.send(Input::Seal(reply)).is_ok() && self.thread.join().is_ok()
-        });
-        if !sent.await.unwrap_or(false) {
-            return None;
-        }
+        let sent = tokio::task::spawn_blocking(move || self.input.send(Input::Seal(reply)));
+        sent.await.ok()?.ok()?;
         sealed.await.ok()
     }
 }
@@ -102,13 +98,13 @@ impl Writer {
 struct Stream {
     start: u64,
     end: u64,
-    hash: sha2::Sha256,
 }
 
 struct Worker {
     spool: Arc<Spool>,
     reserve: Arc<Reserve>,
     compressor: zstd::bulk::Compressor<'static>,
+    hasher: Option<Hasher>,
     streams: [Stream; 3],
     next_seq: u64,
     max_log_bytes: u64,
@@ -118,8 +114,12 @@ struct Worker {
     batch: Vec<u8>,
     batch_first: u64,
     file: Option<File>,
-    unsynced: u64,
-    last_sync: Instant,
+    // The segment before, with its last frame, while it may not be on this disk.
+    before: Option<(File, u64)>,
+    // The frame that the broker is to make durable, and since when.
+    awaited: Option<(u64, Instant)>,
+    // Up to here it is on this disk anyway.
+    synced: u64,
     last_flush: Instant,
     full: bool,
     blocked: Option<Blocked>,
@@ -141,22 +141,24 @@ impl Worker {
     ) -> io::Result<Self> {
         let mut compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
         compressor.include_checksum(true)?;
-        let streams = tail.ends.map(|end| Stream { start: end, end, hash: sha2::Sha256::new() });
+        let streams = tail.ends.map(|end| Stream { start: end, end });
         Ok(Self {
             spool,
             reserve,
             compressor,
+            hasher: Some(Hasher::start()?),
             streams,
             next_seq: tail.last_seq + 1,
             max_log_bytes,
             cap_marked: false,
             dropped: 0,
             dropped_told: 0,
-            batch: Vec::with_capacity(BATCH_BYTES + MAX_FRAME_BYTES),
+            batch: Vec::new(),
             batch_first: tail.last_seq + 1,
             file: None,
-            unsynced: 0,
-            last_sync: Instant::now(),
+            before: None,
+            awaited: None,
+            synced: 0,
             last_flush: Instant::now(),
             full: false,
             blocked: None,
@@ -165,11 +167,11 @@ impl Worker {
 
     fn run(mut self, queue: &Receiver<Input>) {
         loop {
-            let first = match queue.recv_timeout(SYNC_EVERY) {
+            let first = match queue.recv_timeout(SYNC_AFTER) {
                 Ok(input) => input,
                 Err(RecvTimeoutError::Timeout) => {
                     self.unblock(Duration::ZERO);
-                    self.sync();
+                    self.keep_safe();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.sync(),
@@ -181,6 +183,9 @@ impl Worker {
                     Input::Seal(reply) => {
                         let sealed = self.seal();
                         let _ = reply.send(sealed);
+                        if !self.spool.wait_acked(SYNC_AFTER) {
+                            self.sync();
+                        }
                         return;
                     }
                 }
@@ -188,9 +193,7 @@ impl Worker {
             }
             self.flush();
             self.last_flush = Instant::now();
-            if self.unsynced >= SYNC_BYTES || self.last_sync.elapsed() >= SYNC_EVERY {
-                self.sync();
-            }
+            self.keep_safe();
         }
     }
 
@@ -240,7 +243,6 @@ impl Worker {
             self.batch.put_u64_le(state.end);
             self.batch.put_u32_le(part.len() as u32);
             self.batch.extend_from_slice(part);
-            state.hash.update(part);
             state.end += part.len() as u64;
             self.next_seq += 1;
         }
@@ -265,7 +267,11 @@ impl Worker {
             last_seq: self.next_seq - 1,
             ends: [self.streams[0].end, self.streams[1].end, self.streams[2].end],
         };
-        self.batch.clear();
+        let batch = std::mem::take(&mut self.batch);
+        self.batch = match &self.hasher {
+            Some(hasher) => hasher.add(batch),
+            None => Vec::new(),
+        };
         self.batch_first = self.next_seq;
         self.store(Held { header, body: Bytes::from(body) });
     }
@@ -334,9 +340,18 @@ impl Worker {
             _ => {
                 let name = format!("{:020}.seg", record.header.first_seq);
                 let path = self.spool.folder.join(name);
-                self.sync();
-                self.file = Some(File::create(&path)?);
+                let (last_seq, acked) = {
+                    let state = self.spool.state();
+                    (state.last_seq, state.acked)
+                };
+                // What is not safe yet is never in more than two segments.
+                if self.before.as_ref().is_some_and(|(_, last_seq)| *last_seq > acked) {
+                    self.sync();
+                }
+                let file = File::create(&path)?;
                 sync_folder_of(&path)?;
+                let before = self.file.replace(file);
+                self.before = before.filter(|_| last_seq > acked).map(|file| (file, last_seq));
                 let segment =
                     Segment { path: path.clone(), last_seq: record.header.first_seq - 1, len: 0 };
                 self.spool.state().segments.push_back(segment);
@@ -352,7 +367,6 @@ impl Worker {
             io::Seek::seek(file, io::SeekFrom::Start(len))?;
             return Err(error);
         }
-        self.unsynced += record.header.record_bytes();
         let mut state = self.spool.state();
         state.last_seq = record.header.last_seq;
         if let Some(segment) = state.segments.back_mut().filter(|segment| segment.path == path) {
@@ -364,15 +378,32 @@ impl Worker {
         Ok(())
     }
 
-    fn sync(&mut self) {
-        if self.unsynced > 0
-            && let Some(file) = &self.file
-            && let Err(error) = file.sync_data()
-        {
-            tracing::warn!(%error, "cannot sync the log spool");
+    // Syncs what the broker does not make durable in time.
+    fn keep_safe(&mut self) {
+        let (last_seq, acked) = {
+            let state = self.spool.state();
+            (state.last_seq, state.acked)
+        };
+        let safe = acked.max(self.synced);
+        match self.awaited {
+            Some((awaited, since)) if safe < awaited => {
+                if since.elapsed() >= SYNC_AFTER {
+                    self.sync();
+                }
+            }
+            _ => self.awaited = (safe < last_seq).then(|| (last_seq, Instant::now())),
         }
-        self.unsynced = 0;
-        self.last_sync = Instant::now();
+    }
+
+    // In the order of the segments.
+    fn sync(&mut self) {
+        self.synced = self.spool.last_seq();
+        let before = self.before.take().map(|(file, _)| file);
+        for file in before.iter().chain(&self.file) {
+            if let Err(error) = file.sync_data() {
+                tracing::warn!(%error, "cannot sync the log spool");
+            }
+        }
     }
 
     fn seal(&mut self) -> Sealed {
@@ -391,16 +422,20 @@ impl Worker {
                 while !self.retry_held(FULL_DISK_RETRY) {}
             }
         }
-        self.sync();
+        let hashes = self.hasher.take().and_then(Hasher::finish);
+        let seal = |(stream, state): (LogStream, &Stream)| StreamSeal {
+            stream,
+            bytes: state.end,
+            // Of the whole stream, or of nothing.
+            sha256: hashes
+                .filter(|_| state.start == 0)
+                .map(|hashes| hashes[usize::from(stream.number())]),
+        };
         let streams = LogStream::ALL
             .into_iter()
             .zip(&self.streams)
             .filter(|(_, state)| state.end > 0)
-            .map(|(stream, state)| StreamSeal {
-                stream,
-                bytes: state.end,
-                sha256: (state.start == 0).then(|| Digest::finish(state.hash.clone())),
-            })
+            .map(seal)
             .collect();
         Sealed {
             frames: self.next_seq - 1,

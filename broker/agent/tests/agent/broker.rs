@@ -273,7 +273,7 @@ async fn events(
 }
 
 async fn logs(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
-    let frames = match decode_batch(&body) {
+    let frames = match decode_batch(body) {
         Ok(frames) => frames,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };

@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use futures_util::stream;
 use runwhere_agent::protocol::{
-    Digest, EPOCH_HEADER, LogsReply, MAX_BATCH_COMPRESSED_BYTES, StoredOutput, decode_batch,
+    Digest, EPOCH_HEADER, LogsReply, MAX_BATCH_COMPRESSED_BYTES, StoredOutput, decode_parts,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::LeaseId;
@@ -130,14 +130,17 @@ async fn poll(State(api): State<Arc<Api>>, agent: Agent, body: Body) -> Result<R
     Ok(Json(api.parts.agents.poll(&agent.0, request).await?).into_response())
 }
 
+/// Compressed frames of this size are stored as they come; smaller ones are better packed together.
+const KEPT_PACKED: usize = 256 << 10;
+
 async fn logs(State(api): State<Arc<Api>>, agent: Agent, body: Body) -> Result<Response, Problem> {
     let batch = body::read(body, MAX_BATCH_COMPRESSED_BYTES).await?;
-    let frames = tokio::task::spawn_blocking(move || decode_batch(&batch))
+    let parts = tokio::task::spawn_blocking(move || decode_parts(batch, KEPT_PACKED))
         .await
         .map_err(Problem::internal)?
         .map_err(|error| AgentRefusal::Invalid(error.to_string()))?;
     let AgentCaller { trial, lease, .. } = &agent.0;
-    match api.parts.logs.append(trial, lease, frames).await {
+    match api.parts.logs.append_batch(trial, lease, parts).await {
         Ok(durable_seq) => {
             failpoint!("node.log.before_answer");
             Ok(Json(LogsReply { durable_seq }).into_response())
