@@ -1,7 +1,5 @@
 //! Reading a program's pipes: raw bytes, large reads, held back while the log writer is behind.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::protocol::LogStream;
@@ -44,7 +43,7 @@ impl Capture {
             threads.push(
                 thread::Builder::new()
                     .name("log-reader".to_owned())
-                    .spawn(move || read(stream, File::from(pipe), &log, &ended))?,
+                    .spawn(move || read(stream, &pipe, &log, &ended))?,
             );
         }
         Ok(Self { ended, threads })
@@ -60,8 +59,8 @@ impl Capture {
     }
 }
 
-fn read(stream: LogStream, mut pipe: File, log: &SyncSender<Input>, ended: &AtomicBool) {
-    let mut buffer = vec![0; READ_BYTES];
+fn read(stream: LogStream, pipe: &OwnedFd, log: &SyncSender<Input>, ended: &AtomicBool) {
+    let mut buffer = Vec::new();
     let mut draining_since = None;
     let mut last_read: Option<Instant> = None;
     loop {
@@ -72,7 +71,7 @@ fn read(stream: LogStream, mut pipe: File, log: &SyncSender<Input>, ended: &Atom
                 return;
             }
         }
-        let ready = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&TICK));
+        let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&TICK));
         match ready {
             Ok(0) if ending => return,
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
@@ -85,17 +84,21 @@ fn read(stream: LogStream, mut pipe: File, log: &SyncSender<Input>, ended: &Atom
         if last_read.is_some_and(|last| last.elapsed() < GATHER) {
             thread::sleep(GATHER);
         }
-        match pipe.read(&mut buffer) {
+        buffer.clear();
+        buffer.reserve_exact(READ_BYTES);
+        match rustix::io::read(pipe, spare_capacity(&mut buffer)) {
             Ok(0) => return,
             Ok(len) => {
                 // A full buffer means that there is more; then nothing is gained by waiting.
                 last_read = (len < READ_BYTES).then(Instant::now);
-                let bytes = buffer[..len].to_vec();
+                // A large piece goes on as it is; small ones must not keep a large buffer each.
+                let bytes =
+                    if len < READ_BYTES / 2 { buffer.clone() } else { std::mem::take(&mut buffer) };
                 if log.send(Input::Data { stream, bytes }).is_err() {
                     return;
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
                 tracing::error!(%error, "cannot read the program's output");
                 return;

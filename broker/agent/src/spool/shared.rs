@@ -205,7 +205,8 @@ fn check(
 }
 
 fn whole(file: &mut File, place: u64, header: &Header) -> io::Result<bool> {
-    let body = read_body(file, place, header)?;
+    let mut body = Vec::new();
+    read_body(file, place, header, &mut body)?;
     Ok(decode_batch(body).is_ok_and(|frames| {
         frames.first().is_some_and(|frame| frame.seq == header.first_seq)
             && frames.last().is_some_and(|frame| frame.seq == header.last_seq)
@@ -220,12 +221,20 @@ pub(super) fn read_header(file: &mut File, place: u64) -> io::Result<Option<Head
     Ok(Header::decode(&bytes))
 }
 
-/// The compressed batch of the record at `place`.
-pub(super) fn read_body(file: &mut File, place: u64, header: &Header) -> io::Result<Vec<u8>> {
-    let mut body = vec![0; header.compressed as usize];
+/// Appends the compressed batch of the record at `place`.
+pub(super) fn read_body(
+    file: &mut File,
+    place: u64,
+    header: &Header,
+    body: &mut Vec<u8>,
+) -> io::Result<()> {
+    let len = header.compressed as usize;
     file.seek(SeekFrom::Start(place + HEADER_BYTES as u64))?;
-    file.read_exact(&mut body)?;
-    Ok(body)
+    body.reserve(len);
+    if file.take(len as u64).read_to_end(body)? < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

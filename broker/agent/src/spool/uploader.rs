@@ -165,7 +165,7 @@ fn next_body(spool: &Spool, cursor: &mut Cursor) -> io::Result<Option<Body>> {
                 if body.bytes.is_empty() {
                     body.first_seq = header.first_seq;
                 }
-                body.bytes.extend(read_body(&mut file, cursor.place, &header)?);
+                read_body(&mut file, cursor.place, &header, &mut body.bytes)?;
                 body.raw += header.raw as usize;
                 body.last_seq = header.last_seq;
                 cursor.sent = header.last_seq;
