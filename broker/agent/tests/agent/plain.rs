@@ -25,6 +25,7 @@ fn names(broker: &Broker) -> Vec<&'static str> {
             EventKind::Collected { .. } => "collected",
             EventKind::Failed { .. } => "failed",
             EventKind::Lost { .. } => "lost",
+            EventKind::ReclaimNotice { .. } => "reclaim_notice",
             EventKind::Done => "done",
         };
         seen.events.iter().map(|event| name(&event.kind)).collect()
