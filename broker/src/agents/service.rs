@@ -8,7 +8,7 @@ use runwhere_agent::protocol::{
     Assignment, Desired, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION, PollReply,
     PollRequest, RedeemReply, RedeemRequest,
 };
-use runwhere_engine::{AgentOrder, Lease, StepError, Unit};
+use runwhere_engine::{AgentOrder, Lease, Sabotage, StepError, Unit};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{LeaseId, TrialId};
 
@@ -74,6 +74,7 @@ impl AgentService for Agents {
                 RedeemReply { epoch: u64::from(lease.epoch), trial_id: lease.trial.to_string() };
             match &lease.agent.session_key_sha256 {
                 Some(known) if *known == key => return Ok(reply),
+                Some(_) if Sabotage::SecondKeyAccepted.is_on() => {}
                 Some(_) => {
                     return Err(AgentRefusal::Conflict(
                         "the lease token was redeemed by another agent".into(),
@@ -81,6 +82,13 @@ impl AgentService for Agents {
                 }
                 // No program is given to a node that is being ended.
                 None if lease.release_wanted => return Err(AgentRefusal::Gone),
+                // Until the nodes beyond the wanted one are gone nobody can tell which one asks.
+                None if !lease.surplus.is_empty() => {
+                    return Err(AgentRefusal::Internal(format!(
+                        "{} has more nodes than wanted; it asks again once they are gone",
+                        lease.id
+                    )));
+                }
                 None => {}
             }
             lease.agent.session_key_sha256 = Some(key.clone());

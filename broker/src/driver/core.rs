@@ -1,6 +1,6 @@
 //! The driver's parts and its one way to change a unit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use runwhere_engine::event::EVENT_VERSION;
 use runwhere_engine::{
     Block, Blocks, BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy,
-    PriceSnapshot, Step, StepError, Subject, Trial, TrialState, Unit,
+    PriceSnapshot, Sabotage, Step, StepError, Subject, Trial, TrialState, Unit,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
@@ -93,6 +93,8 @@ pub struct Core {
     started_at: Timestamp,
     blocks: Mutex<Blocks>,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
+    /// Trials with a commit of unknown outcome.
+    untold: Mutex<HashSet<TrialId>>,
 }
 
 impl Core {
@@ -111,6 +113,7 @@ impl Core {
             held: AtomicBool::new(false),
             blocks: Mutex::default(),
             locks: Mutex::default(),
+            untold: Mutex::default(),
         })
     }
 
@@ -197,6 +200,11 @@ impl Core {
             drop(context);
             let transition = transition(&unit, &step, now);
             let changed = !transition.rows.is_empty() || !transition.events.is_empty();
+            if Sabotage::CallBeforeCommit.is_on()
+                && let Some(call) = &step.call
+            {
+                self.spawn_call(step.unit.clone(), call.clone());
+            }
             if changed {
                 failpoint!("driver.step.decided");
                 match self.parts.store.commit(transition).await {
@@ -206,13 +214,19 @@ impl Core {
                         tries += 1;
                         continue;
                     }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => {
+                        // It may be written all the same: then nobody was told.
+                        if matches!(error, StoreError::Failed(_)) {
+                            self.tell_later(trial.clone());
+                        }
+                        return Err(error.into());
+                    }
                 }
             }
             points::entered(&unit, &step.unit, changed);
             self.tell_people(&step.events);
             // The call first: it is waited for, and telling can take its time.
-            if let Some(call) = step.call {
+            if let Some(call) = step.call.filter(|_| !Sabotage::CallBeforeCommit.is_on()) {
                 self.spawn_call(step.unit.clone(), call);
             }
             self.tell(&step.unit, changed).await;
@@ -270,6 +284,42 @@ impl Core {
                 details = %event.payload,
                 "A node may cost money that nobody wants to pay; see `runwhere admin leases`"
             );
+        }
+    }
+
+    /// Tells of a trial as it is stored, once that can be read.
+    fn tell_later(self: &Arc<Self>, trial: TrialId) {
+        let untold = || self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        if !untold().insert(trial.clone()) {
+            return;
+        }
+        let core = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                core.parts.clock.sleep(Duration::from_secs(1)).await;
+                if let Ok(stored) = core.parts.store.unit(&trial).await {
+                    core.untold.lock().unwrap_or_else(PoisonError::into_inner).remove(&trial);
+                    if let Some((job, trial, lease)) = stored {
+                        core.tell(&Unit { job, trial, lease }, true).await;
+                    }
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Closes the logs of trials that ended when there was no process to do it.
+    pub(super) async fn close_logs(self: Arc<Self>) {
+        for trial in self.parts.log.unsealed().await {
+            match self.parts.store.unit(&trial).await {
+                Ok(Some((job, trial, lease))) if trial.state.is_terminal() => {
+                    self.parts.log.observe(&Unit { job, trial, lease }).await;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(trial.id = %trial, %error, "A log could not be closed");
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runwhere_agent::protocol::{BatchPart, LogFrame, LogStream};
-use runwhere_engine::Unit;
+use runwhere_engine::{Unit, sabotage};
 use runwhere_model::{Lang, LeaseId, TrialId};
 use runwhere_providers::Clock;
 use tokio::sync::watch;
@@ -37,6 +37,8 @@ struct Shared {
     root: PathBuf,
     limit: u64,
     clock: Arc<dyn Clock>,
+    // On the caller's thread instead of one for blocking work.
+    inline: bool,
     // With the number of the last use, for closing the one that rested longest.
     open: Mutex<(u64, HashMap<TrialId, Open>)>,
 }
@@ -54,11 +56,29 @@ impl Logs {
         max_bytes: u64,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
-        let root = root.into();
+        Self::make(root.into(), max_bytes, clock, false)
+    }
+
+    /// The same for use on the caller's thread: every write is done when it returns and nothing
+    /// runs beside it, as a simulation needs.
+    pub fn open_inline(
+        root: impl Into<PathBuf>,
+        max_bytes: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LogError> {
+        Self::make(root.into(), max_bytes, clock, true)
+    }
+
+    fn make(
+        root: PathBuf,
+        max_bytes: u64,
+        clock: Arc<dyn Clock>,
+        inline: bool,
+    ) -> Result<Self, LogError> {
         disk::make_folder(&root)?;
         let limit = max_bytes.saturating_add(SYSTEM_ROOM);
         let open = Mutex::new((0, HashMap::new()));
-        Ok(Self { shared: Arc::new(Shared { root, limit, clock, open }) })
+        Ok(Self { shared: Arc::new(Shared { root, limit, clock, inline, open }) })
     }
 
     /// Appends frames of the agent of a lease, in order; those that are stored already are left
@@ -70,6 +90,11 @@ impl Logs {
         lease: &LeaseId,
         frames: Vec<LogFrame>,
     ) -> Result<u64, LogError> {
+        if sabotage!(LogAcknowledgedEarly)
+            && let Some(last) = frames.last()
+        {
+            return Ok(last.seq);
+        }
         self.append_batch(trial, lease, vec![frames.into()]).await
     }
 
@@ -134,6 +159,9 @@ impl Logs {
         trial: &TrialId,
         work: impl FnOnce(&TrialLog) -> Result<T, LogError> + Send + 'static,
     ) -> Result<T, LogError> {
+        if self.shared.inline {
+            return work(&*self.shared.log(trial)?);
+        }
         let shared = Arc::clone(&self.shared);
         let trial = trial.clone();
         disk::blocking(move || work(&*shared.log(&trial)?)).await?

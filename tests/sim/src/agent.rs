@@ -1,19 +1,30 @@
-//! A scripted agent: it keeps its journal through crashes of the broker, and talks to whichever
-//! broker there is now.
+//! A scripted agent: it keeps its journal and its log through crashes of the broker and its own,
+//! and talks to whichever broker process there is now.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_agent::protocol::{
-    AgentState, Desired, Digest, Event, EventKind, EventsRequest, ExitReason, PROTOCOL_VERSION,
-    PollRequest, RedeemRequest,
+    AgentState, Desired, Digest, Event, EventKind, EventsRequest, ExitReason, LogFrame, LogStream,
+    PROTOCOL_VERSION, PollRequest, RedeemRequest,
 };
 use runwhere_broker::api::agent::{AgentCaller, AgentRefusal, AgentService};
+use runwhere_broker::logs::{LogError, Logs};
+use runwhere_broker::store::Store;
 use runwhere_engine::Lease;
+use runwhere_model::{LeaseId, NodeId};
 use runwhere_providers::Clock;
 
 use crate::plan::PlannedJob;
+
+/// What a broker process offers to agents.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) service: Arc<dyn AgentService>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) logs: Option<Logs>,
+}
 
 /// What is on the node's disk.
 #[derive(Debug)]
@@ -22,13 +33,20 @@ pub(crate) struct Journal {
     token: String,
     key: [u8; 32],
     job: PlannedJob,
+    /// How long the program runs.
+    runs: Duration,
     events: Vec<Event>,
     acked: u64,
+    frames: Vec<LogFrame>,
+    durable: u64,
+    log_next: Option<Timestamp>,
     stage: Stage,
     next_at: Option<Timestamp>,
     seen: Option<Desired>,
     reason: ExitReason,
     ended: bool,
+    joined: bool,
+    taken_back: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -46,20 +64,31 @@ enum Stage {
 pub(crate) struct Agent(Arc<Mutex<Journal>>);
 
 impl Agent {
-    pub(crate) fn new(lease: Lease, token: String, job: PlannedJob, now: Timestamp) -> Self {
-        let key = *Digest::of(lease.id.as_str().as_bytes()).as_bytes();
+    pub(crate) fn new(
+        node: &NodeId,
+        (lease, token): (Lease, String),
+        (job, index): (PlannedJob, u32),
+        now: Timestamp,
+    ) -> Self {
+        let key = *Digest::of(node.as_str().as_bytes()).as_bytes();
         Self(Arc::new(Mutex::new(Journal {
             lease,
             token,
             key,
+            runs: job.runs + Duration::from_secs(7 * u64::from(index)),
             job,
             events: Vec::new(),
             acked: 0,
+            frames: Vec::new(),
+            durable: 0,
+            log_next: None,
             stage: Stage::Off,
             next_at: Some(after(now, 3)),
             seen: None,
             reason: ExitReason::Stopped,
             ended: false,
+            joined: false,
+            taken_back: None,
         })))
     }
 
@@ -67,11 +96,50 @@ impl Agent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The lease it holds, and how many bytes of output it sent in how many frames.
+    pub(crate) fn log(&self) -> (LeaseId, u64, u64) {
+        let journal = self.journal();
+        let last = journal.frames.last();
+        let bytes = last.map_or(0, |frame| frame.offset + frame.bytes.len() as u64);
+        (journal.lease.id.clone(), last.map_or(0, |frame| frame.seq), bytes)
+    }
+
+    /// Another one with the same token, as on a copied disk, asks for the session.
+    pub(crate) async fn twin_joins(&self, door: &Door) -> Result<(), AgentRefusal> {
+        let mut redeem = self.journal().redeem();
+        redeem.session_key_sha256 = Digest::of(b"another key");
+        door.service.redeem(redeem).await.map(|_| ())
+    }
+
+    /// Whether it holds a session already.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.journal().joined
+    }
+
+    /// What was durable in the broker's words and is not any more.
+    pub(crate) fn taken_back(&self) -> Option<(u64, u64)> {
+        self.journal().taken_back
+    }
+
+    /// It was killed, and with it the program; it starts again and looks into its journal.
+    pub(crate) fn restart(&self, now: Timestamp) {
+        let mut journal = self.journal();
+        journal.seen = None;
+        journal.say(now, EventKind::Booted { agent_version: "0".into(), boot_id: "b".into() });
+        if journal.stage == Stage::Running {
+            journal.say(now, EventKind::Lost { reason: "the program is gone".into() });
+            journal.seal(now);
+            journal.stage = Stage::Exited;
+            journal.next_at = None;
+        }
+    }
+
     /// Serves until it is released or fenced; dropped when the node or the broker is gone.
-    pub(crate) async fn serve(self, service: Arc<dyn AgentService>, clock: Arc<dyn Clock>) {
+    pub(crate) async fn serve(self, door: Door, clock: Arc<dyn Clock>) {
         const AGAIN: Duration = Duration::from_secs(2);
+        let mut joined = false;
         while !self.journal().ended {
-            let answer = self.round(service.as_ref(), clock.now()).await;
+            let answer = self.round(&door, clock.now(), &mut joined).await;
             match answer {
                 Ok(()) => {}
                 Err(AgentRefusal::StorageFull | AgentRefusal::Internal(_)) => {
@@ -83,20 +151,31 @@ impl Agent {
         }
     }
 
-    async fn round(&self, service: &dyn AgentService, now: Timestamp) -> Result<(), AgentRefusal> {
+    async fn round(
+        &self,
+        door: &Door,
+        now: Timestamp,
+        joined: &mut bool,
+    ) -> Result<(), AgentRefusal> {
         let (redeem, caller) = {
             let mut journal = self.journal();
             journal.go_on(now);
             (journal.redeem(), journal.caller())
         };
-        service.redeem(redeem).await?;
+        if !*joined {
+            door.service.redeem(redeem).await?;
+            *joined = true;
+            self.journal().joined = true;
+        }
+        // The end of the log is told after the log.
+        self.send_log(door, &caller).await?;
         let events = self.journal().unsent();
         if !events.is_empty() {
-            let reply = service.events(&caller, EventsRequest { events }).await?;
+            let reply = door.service.events(&caller, EventsRequest { events }).await?;
             self.journal().acked = reply.acked_seq;
         }
         let poll = self.journal().poll(now);
-        let reply = service.poll(&caller, poll).await?;
+        let reply = door.service.poll(&caller, poll).await?;
         let mut journal = self.journal();
         if reply.desired == Desired::Stop && reply.reason.as_deref() == Some("timeout") {
             journal.reason = ExitReason::Timeout;
@@ -104,6 +183,31 @@ impl Agent {
         journal.seen = Some(reply.desired);
         journal.ended |= reply.desired == Desired::Release;
         Ok(())
+    }
+
+    /// As the route does it: the session first, then the log.
+    async fn send_log(&self, door: &Door, caller: &AgentCaller) -> Result<(), AgentRefusal> {
+        let Some(logs) = &door.logs else { return Ok(()) };
+        let frames = self.journal().unsent_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let lease = door.store.lease(&caller.lease).await?;
+        if lease.is_none_or(|lease| lease.state.is_terminal()) {
+            return Err(AgentRefusal::Gone);
+        }
+        match logs.append(&caller.trial, &caller.lease, frames).await {
+            Ok(durable) | Err(LogError::Gap { durable_seq: durable }) => {
+                let mut journal = self.journal();
+                if durable < journal.durable {
+                    journal.taken_back = Some((journal.durable, durable));
+                }
+                journal.durable = durable;
+                Ok(())
+            }
+            Err(LogError::Sealed) => Ok(()),
+            Err(error) => Err(AgentRefusal::Internal(error.to_string())),
+        }
     }
 }
 
@@ -133,14 +237,20 @@ impl Journal {
         self.events.iter().filter(|event| event.seq > self.acked).cloned().collect()
     }
 
+    /// Some that were sent before are sent again: only what is said to be durable is forgotten.
+    fn unsent_frames(&self) -> Vec<LogFrame> {
+        self.frames.iter().filter(|frame| frame.seq > self.durable).cloned().collect()
+    }
+
     fn poll(&self, now: Timestamp) -> PollRequest {
-        let left = self.next_at.map_or(20_000, |at| {
+        let next = self.next_at.into_iter().chain(self.log_next).min();
+        let left = next.map_or(20_000, |at| {
             u64::try_from(at.as_millisecond() - now.as_millisecond()).unwrap_or(0)
         });
         PollRequest {
             state: AgentState::Running,
             last_event_seq: u64::try_from(self.events.len()).unwrap_or(0),
-            last_log_seq: 0,
+            last_log_seq: self.frames.len() as u64,
             wait_ms: left.clamp(1, 20_000),
             seen: self.seen,
         }
@@ -151,8 +261,20 @@ impl Journal {
         self.events.push(Event { seq, at, kind });
     }
 
+    fn print(&mut self, at: Timestamp) {
+        let seq = self.frames.len() as u64 + 1;
+        let offset = self.frames.last().map_or(0, |last| last.offset + last.bytes.len() as u64);
+        let bytes = format!("line {seq} of {}\n", self.lease.id).into_bytes().into();
+        let time_us = at.as_microsecond();
+        self.frames.push(LogFrame { seq, stream: LogStream::Stdout, time_us, offset, bytes });
+    }
+
     /// Takes the stages whose time has come.
     fn go_on(&mut self, now: Timestamp) {
+        while let Some(at) = self.log_next.filter(|at| *at <= now) {
+            self.print(at);
+            self.log_next = Some(after(at, self.job.log_every));
+        }
         let stopped = self.seen == Some(Desired::Stop);
         if stopped && self.stage < Stage::Exited {
             let signal = (self.stage == Stage::Running).then_some(15);
@@ -176,9 +298,16 @@ impl Journal {
                     self.say(at, EventKind::Preparing);
                     self.to(Stage::Ready, at, 6);
                 }
+                // No user code before the broker knows that the node was ready.
+                Stage::Ready if self.acked < self.events.len() as u64 => {
+                    self.next_at = Some(after(now, 1));
+                }
                 Stage::Ready => {
                     self.say(at, EventKind::Started { pid: 1 });
-                    self.to(Stage::Running, at, self.job.runs.as_secs());
+                    self.print(at);
+                    self.log_next = Some(after(at, self.job.log_every));
+                    self.stage = Stage::Running;
+                    self.next_at = at.checked_add(self.runs).ok();
                 }
                 Stage::Running => {
                     let code = Some(self.job.exit_code);
@@ -205,17 +334,18 @@ impl Journal {
 
     fn exit(&mut self, at: Timestamp, exited: EventKind) {
         self.say(at, exited);
-        self.say(
-            at,
-            EventKind::LogSealed {
-                frames: 0,
-                bytes: 0,
-                dropped_bytes: 0,
-                sha256_per_stream: vec![],
-            },
-        );
+        self.seal(at);
         self.say(at, EventKind::Collecting);
         self.to(Stage::Exited, at, 5);
+    }
+
+    fn seal(&mut self, at: Timestamp) {
+        self.log_next = None;
+        let frames = self.frames.len() as u64;
+        let bytes = self.frames.iter().map(|frame| frame.bytes.len() as u64).sum();
+        let seal =
+            EventKind::LogSealed { frames, bytes, dropped_bytes: 0, sha256_per_stream: vec![] };
+        self.say(at, seal);
     }
 
     fn to(&mut self, stage: Stage, at: Timestamp, seconds: u64) {

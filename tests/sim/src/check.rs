@@ -1,106 +1,233 @@
-//! The rows against the cloud's hidden truth.
+//! The rows, files and answers against the cloud's hidden truth.
 
-use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
-use runwhere_broker::store::{SegmentQuery, Store};
-use runwhere_engine::LedgerEntry;
-use runwhere_model::{LeaseId, Money, ProjectId, cost_total};
-use runwhere_providers::testing::Truth;
+use jiff::Timestamp;
+use runwhere_broker::logs::Logs;
+use runwhere_broker::store::{SegmentQuery, StoreError};
+use runwhere_engine::{Lease, LedgerEntry, TrialState, UsageSegment};
+use runwhere_model::{Money, cost_total};
+use runwhere_providers::testing::{Truth, TruthNode};
+use rust_decimal::Decimal;
 
-use crate::store::FaultyStore;
+use crate::cloud::live_by_lease;
+use crate::invariant::{Invariant, Violation};
+use crate::replica::runtime;
+use crate::run::Tally;
+use crate::user::project;
+use crate::world::World;
 
 /// What must hold at every instant.
-pub(crate) fn always(store: &FaultyStore, truth: &Truth) -> Vec<String> {
-    let written = store.written();
-    let mut wrong = written.wrong.clone();
-    for trial in written.trials.values() {
-        let live: BTreeSet<&LeaseId> = truth
-            .live()
-            .filter(|node| {
-                written.leases.get(&node.lease).is_some_and(|lease| lease.trial == trial.id)
-            })
-            .map(|node| &node.lease)
-            .collect();
-        if live.len() > 1 {
-            wrong.push(format!("{} has nodes of {live:?}", trial.id));
-        }
-        if trial.cleanup_confirmed && !live.is_empty() {
-            wrong.push(format!("{} is confirmed clean with nodes of {live:?}", trial.id));
-        }
+pub(crate) fn always(world: &World, truth: &Truth) -> Vec<Violation> {
+    let mut wrong = Vec::new();
+    {
+        let told = world.told.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.extend(told.wrong.iter().cloned());
     }
-    for lease in written.leases.values().filter(|lease| lease.state.is_terminal()) {
-        if !truth.live_nodes(&lease.id).is_empty() {
-            wrong.push(format!("{} has ended with live nodes: {:?}", lease.id, lease.evidence));
-        }
+    let written = world.shelf.written();
+    wrong.extend(written.wrong.iter().cloned());
+    wrong.extend(world.sky.log().wrong.iter().cloned());
+    if !truth.touched_foreign.is_empty() {
+        wrong.push(Invariant::Foreign.broken(format_args!("{:?}", truth.touched_foreign)));
     }
     for (token, calls) in truth.launches.iter().filter(|(_, calls)| **calls > 1) {
-        wrong.push(format!("{token} was launched {calls} times"));
+        let broken = format_args!("{token} was launched {calls} times");
+        wrong.push(Invariant::OneAttempt.broken(broken));
     }
-    if !truth.touched_foreign.is_empty() {
-        wrong.push(format!("foreign nodes touched: {:?}", truth.touched_foreign));
+    let mut attempts = std::collections::BTreeMap::new();
+    for (id, nodes) in live_by_lease(truth) {
+        let Some(lease) = written.leases.get(id) else {
+            wrong.push(Invariant::Owned.broken(format_args!("{nodes:?} belong to no lease")));
+            continue;
+        };
+        if lease.state.is_terminal() {
+            wrong.push(Invariant::ProvenEnd.broken(format_args!(
+                "{id} has ended by {:?}, and {nodes:?} live",
+                lease.evidence
+            )));
+        }
+        let clean = written.trials.get(&lease.trial).is_some_and(|trial| trial.cleanup_confirmed);
+        if clean {
+            let broken = format_args!("{} is confirmed clean, and {nodes:?} live", lease.trial);
+            wrong.push(Invariant::ProvenEnd.broken(broken));
+        }
+        if let Some(other) = attempts.insert(&lease.trial, id) {
+            let broken = format_args!("{} has live nodes of {other} and {id}", lease.trial);
+            wrong.push(Invariant::OneAttempt.broken(broken));
+        }
     }
     wrong
 }
 
+/// Whether nothing is left to do.
+pub(crate) fn settled(world: &World) -> bool {
+    let written = world.shelf.written();
+    !world.users_wait()
+        && written.trials.values().all(|t| t.state.is_terminal() && t.cleanup_confirmed)
+}
+
 /// What must hold once everything has ended.
-pub(crate) async fn finally(
-    store: &FaultyStore,
-    project: &ProjectId,
-    truth: &Truth,
-    states_times: bool,
-) -> Vec<String> {
-    let mut wrong = always(store, truth);
+pub(crate) fn finally(world: &World, truth: &Truth, tally: &mut Tally) -> Vec<Violation> {
+    let mut wrong = always(world, truth);
     for node in truth.live() {
-        wrong.push(format!("{} of {} is left", node.node, node.lease));
+        let broken = format_args!("{} of {} is left", node.node, node.lease);
+        wrong.push(Invariant::Owned.broken(broken));
     }
+    if world.foreign() != 1 {
+        wrong.push(Invariant::Foreign.broken("somebody else's node is gone"));
+    }
+    match books(world, truth, tally) {
+        Ok(found) => wrong.extend(found),
+        Err(error) => wrong.push(Invariant::Books.broken(error)),
+    }
+    wrong.extend(logs(world));
+    wrong.extend(kept(world));
+    wrong
+}
+
+/// Nothing is lost that was not harmed.
+fn kept(world: &World) -> Vec<Violation> {
+    let written = world.shelf.written();
+    let lost = written.trials.values().filter(|trial| {
+        let harmed = trial.lease.as_ref().is_some_and(|lease| world.harmed.contains(lease));
+        trial.state == TrialState::Lost && !harmed
+    });
+    lost.map(|trial| Invariant::Kept.broken(format_args!("{}: {:?}", trial.id, trial.end_reason)))
+        .collect()
+}
+
+fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violation>, StoreError> {
+    let mut wrong = Vec::new();
+    let store = world.shelf.inner();
     let query = SegmentQuery { limit: u32::MAX, ..SegmentQuery::default() };
-    let segments = match store.segments(project, &query).await {
-        Ok(segments) => segments,
-        Err(error) => return vec![error.to_string()],
-    };
-    let budget = store.budget(project).await.ok().flatten();
-    let leases: Vec<_> = store.written().leases.values().cloned().collect();
-    let mut spent = rust_decimal::Decimal::ZERO;
-    for lease in &leases {
+    let (segments, budget) = runtime().block_on(async {
+        let segments = store.segments(&project(), &query).await?;
+        Ok::<_, StoreError>((segments, store.budget(&project()).await?))
+    })?;
+    let written = world.shelf.written();
+    let mut spent = Decimal::ZERO;
+    for lease in written.leases.values() {
+        let of_lease = segments.iter().map(|(_, one)| one).filter(|one| one.lease == lease.id);
+        // Nodes that nobody wanted have meters of their own.
+        let (own, others): (Vec<&UsageSegment>, Vec<_>) =
+            of_lease.partition(|segment| !segment.id.contains('+'));
+        spent += others.iter().map(|segment| segment.amount.amount).sum::<Decimal>();
         let mut sum = Money::zero(lease.price.price.currency);
         let mut micros = 0;
-        let of_lease = segments.iter().filter(|(_, segment)| segment.lease == lease.id);
-        // Nodes that nobody wanted have meters of their own.
-        let (own, others): (Vec<_>, Vec<_>) = of_lease.partition(|(_, s)| !s.id.contains('+'));
-        spent +=
-            others.iter().map(|(_, segment)| segment.amount.amount).sum::<rust_decimal::Decimal>();
-        for (_, segment) in own {
+        for segment in own {
             if segment.billed_from_micros != micros {
-                wrong.push(format!("{} has a gap before it", segment.id));
+                let broken = format_args!("{} has a gap before it", segment.id);
+                wrong.push(Invariant::Books.broken(broken));
             }
             if !LedgerEntry::of_segment(segment, segment.end).is_balanced() {
-                wrong.push(format!("{} is not balanced", segment.id));
+                let broken = format_args!("{} is not balanced", segment.id);
+                wrong.push(Invariant::Books.broken(broken));
             }
             micros = segment.billed_to_micros;
             sum = sum.checked_add(segment.amount).unwrap_or(sum);
         }
         if cost_total(lease.price.price, micros) != Ok(sum) {
-            wrong.push(format!("{}: the pieces are not the whole", lease.id));
+            let broken = format_args!("{}: the pieces are not the whole", lease.id);
+            wrong.push(Invariant::Books.broken(broken));
         }
         spent += sum.amount;
-        // Where the cloud states its times, our meter is the cloud's to the microsecond.
-        let stated = states_times && !lease.meter.estimated;
-        if let Some(node) = lease.node.as_ref().filter(|_| stated)
-            && truth.meter_micros(node) != micros
-        {
-            wrong.push(format!(
-                "{}: {micros} us are charged, the cloud's meter says {}",
-                lease.id,
-                truth.meter_micros(node)
-            ));
+        if let Some(node) = lease.node.as_ref().and_then(|node| truth.node(node)) {
+            wrong.extend(metered(world, lease, node, micros, tally));
         }
     }
     if let Some(budget) = budget {
         if !budget.reserved.is_empty() {
-            wrong.push(format!("the budget is still bound by {:?}", budget.reserved));
+            let broken = format_args!("the budget is still bound by {:?}", budget.reserved);
+            wrong.push(Invariant::Books.broken(broken));
         }
         if budget.spent != spent {
-            wrong.push(format!("the budget says {} is spent, it is {spent}", budget.spent));
+            let broken = format_args!("the budget says {} is spent, it is {spent}", budget.spent);
+            wrong.push(Invariant::Books.broken(broken));
+        }
+    }
+    Ok(wrong)
+}
+
+/// What was charged of a node against the cloud's own meter. Where the cloud states its times they
+/// are the same to the microsecond. Elsewhere the charge covers at least what reads showed, and at
+/// most the time from the launch to the proof of the end.
+fn metered(
+    world: &World,
+    lease: &Lease,
+    node: &TruthNode,
+    micros: u64,
+    tally: &mut Tally,
+) -> Option<Violation> {
+    let missed = micros.abs_diff(node.meter_micros);
+    let rule = &world.plan.profile.capabilities.metering;
+    if world.plan.profile.capabilities.states_times && !lease.meter.estimated {
+        tally.stated += 1;
+        tally.misbilled_micros += missed;
+        return (missed != 0).then(|| {
+            Invariant::Metered.broken(format_args!(
+                "{}: {micros} us are charged, the cloud's meter says {}",
+                lease.id, node.meter_micros
+            ))
+        });
+    }
+    tally.estimated += 1;
+    tally.estimate_micros += missed;
+    let between = |from: Timestamp, to: Timestamp| {
+        let span = to.as_microsecond().saturating_sub(from.as_microsecond());
+        rule.billed_micros(u64::try_from(span).unwrap_or(0))
+    };
+    let most = between(node.created_at.min(lease.intended_at), lease.since);
+    let reads = world.sky.log().reads.get(&node.node).copied().unwrap_or_default();
+    let least = match (lease.meter.started_at, reads.last_running) {
+        (Some(from), Some(to)) => between(from.max(node.created_at), to),
+        (_, _) => 0,
+    };
+    // Something was seen to run: then something is charged, and it is said to be an estimate.
+    let flagged = lease.meter.estimated || micros == 0;
+    (!flagged || micros > most || micros < least).then(|| {
+        Invariant::Metered.broken(format_args!(
+            "{}: {micros} us are charged as an estimate, not {least} to {most}",
+            lease.id
+        ))
+    })
+}
+
+/// Each log holds what its agent sent, once, and is sealed.
+fn logs(world: &World) -> Vec<Violation> {
+    let Some(folder) = &world.folder else { return Vec::new() };
+    let logs = match Logs::open_inline(folder.path().join("logs"), 1 << 30, world.clock()) {
+        Ok(logs) => logs,
+        Err(error) => return vec![Invariant::Logged.broken(error)],
+    };
+    let mut wrong = Vec::new();
+    for (said, then) in world.agents.values().filter_map(crate::agent::Agent::taken_back) {
+        let broken = format_args!("frames to {said} were said to be stored, then to {then}");
+        wrong.push(Invariant::Logged.broken(broken));
+    }
+    let written = world.shelf.written();
+    for trial in written.trials.values() {
+        let state = match runtime().block_on(logs.state(&trial.id)) {
+            Ok(state) => state,
+            Err(error) => {
+                wrong.push(Invariant::Logged.broken(format_args!("{}: {error}", trial.id)));
+                continue;
+            }
+        };
+        if !state.sealed {
+            let broken = format_args!("the log of {} is not sealed", trial.id);
+            wrong.push(Invariant::Logged.broken(broken));
+        }
+        let joined = world.agents.values().filter(|agent| agent.has_joined());
+        let agent = joined
+            .map(crate::agent::Agent::log)
+            .find(|(lease, ..)| trial.lease.as_ref() == Some(lease));
+        if let (Some(seal), Some((_, frames, bytes))) = (&trial.log, agent) {
+            let sent = (frames, bytes);
+            if (seal.frames, seal.bytes) != sent || state.durable_seq != frames {
+                let broken =
+                    format_args!("{}: sealed {seal:?}, sent {sent:?}, stored {state:?}", trial.id);
+                wrong.push(Invariant::Logged.broken(broken));
+            }
         }
     }
     wrong

@@ -1,16 +1,39 @@
-//! The simulator: the real driver, the memory store, a simulated cloud and scripted agents on
-//! virtual time in one thread, all of it driven by one seed.
+//! The simulator: the real engine, driver, services and stores with a simulated cloud, agents and
+//! users on virtual time in one thread, all of it driven by one seed.
 //!
-//! A broker that crashes is dropped with everything it was doing; store and cloud survive, and a
-//! new one takes over. Every step is held against the cloud's hidden truth.
+//! A broker process is a runtime of its own: when it is killed it is dropped with everything it was
+//! doing, while rows, files, cloud, agents and users go on. Every step is held against the cloud's
+//! hidden truth. `docs/simulation.md` tells how to run and read it.
 
 mod agent;
+mod catalogue;
 mod check;
 mod cloud;
+mod coverage;
+mod fault;
+mod fleet;
+mod fuse;
+mod invariant;
 mod plan;
+mod replica;
 mod rng;
 mod run;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+mod seeds;
+mod shrink;
 mod store;
+mod sweep;
+mod time;
 mod trace;
+mod user;
+mod world;
 
-pub use run::{Report, run};
+pub use coverage::Coverage;
+pub use fleet::Summary;
+pub use invariant::{Invariant, Violation};
+pub use run::{Report, Tally, run};
+#[cfg(feature = "sabotage")]
+pub use sabotage::{Caught, SABOTAGE_SEEDS, sabotage};
+pub use seeds::{failures, run_seeds};
+pub use sweep::{Sweep, sweep};

@@ -1,45 +1,138 @@
-//! Runs seeds: `runwhere-sim --seeds 1000`, or one of them with its trace: `--seed 7 --trace`.
+//! Runs seeds: `runwhere-sim --seeds 1000`, or one of them with its trace: `--seed 7 --trace`; the
+//! crash sweep: `--sweep`; and, built with the feature `sabotage`, the check of the checker:
+//! `--sabotage`. `docs/simulation.md` explains what it prints.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
+use runwhere_sim::Summary;
+
+/// From so many seeds on every legal combination must have been visited.
+const ALL_VISITED_FROM: u64 = 10_000;
 
 /// Simulates the whole broker, seed by seed.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many seeds.
-    #[arg(long, default_value_t = 100)]
-    seeds: u64,
+    /// How many seeds [default: 100, none beside --sweep or --sabotage].
+    #[arg(long)]
+    seeds: Option<u64>,
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Only this one.
     #[arg(long)]
     seed: Option<u64>,
-    /// Prints what happened.
-    #[arg(long)]
+    /// Prints what happened in the one seed.
+    #[arg(long, requires = "seed")]
     trace: bool,
+    /// Ends a process at every effect of each scenario.
+    #[arg(long)]
+    sweep: bool,
+    /// Runs engines with one defect each until it is caught.
+    #[cfg(feature = "sabotage")]
+    #[arg(long)]
+    sabotage: bool,
+    /// How many runs at a time [default: one for each core].
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let seeds = match arguments.seed {
-        Some(seed) => seed..seed.saturating_add(1),
-        None => arguments.first..arguments.first.saturating_add(arguments.seeds),
-    };
-    let mut failed = 0u64;
-    for seed in seeds.clone() {
-        let report = runwhere_sim::run(seed);
-        if arguments.trace {
-            report.trace.iter().for_each(|line| println!("{line}"));
-            println!("seed {seed}: hash {:016x}", report.hash);
-        }
-        if !report.wrong.is_empty() {
-            failed += 1;
-            eprintln!("seed {seed} (again with --seed {seed} --trace):");
-            report.wrong.iter().for_each(|line| eprintln!("  {line}"));
+    if let Some(seed) = arguments.seed {
+        return one(seed, arguments.trace);
+    }
+    let mut good = true;
+    #[cfg(feature = "sabotage")]
+    let others = arguments.sweep || arguments.sabotage;
+    #[cfg(not(feature = "sabotage"))]
+    let others = arguments.sweep;
+    match arguments.seeds {
+        Some(seeds) => good &= many(&arguments, seeds),
+        None if !others => good &= many(&arguments, 100),
+        None => {}
+    }
+    if arguments.sweep {
+        good &= sweep(&arguments);
+    }
+    #[cfg(feature = "sabotage")]
+    if arguments.sabotage {
+        good &= sabotage(&arguments);
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn one(seed: u64, trace: bool) -> ExitCode {
+    let report = runwhere_sim::run(seed, trace);
+    report.trace.iter().for_each(|line| println!("{line}"));
+    println!("seed {seed}: hash {:016x}", report.hash);
+    report.wrong.iter().for_each(|one| println!("  {one}"));
+    if report.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn many(arguments: &Arguments, seeds: u64) -> bool {
+    let begun = Instant::now();
+    let range = arguments.first..arguments.first.saturating_add(seeds);
+    let summary = runwhere_sim::run_seeds(range, arguments.threads);
+    println!("{}", summary.coverage);
+    let good = judge("seeds", &summary, begun);
+    let missing = summary.coverage.missing();
+    let all = seeds >= ALL_VISITED_FROM;
+    if all && !missing.is_empty() {
+        println!("legal, and visited by no seed: {}", missing.join(", "));
+    }
+    for unexpected in summary.coverage.unexpected() {
+        println!("visited, and not legal: {unexpected}");
+    }
+    good && !(all && !missing.is_empty())
+}
+
+fn sweep(arguments: &Arguments) -> bool {
+    let begun = Instant::now();
+    let sweep = runwhere_sim::sweep(arguments.threads);
+    for (name, effects) in &sweep.scenarios {
+        println!("{effects:>5} effects: {name}");
+    }
+    let good = judge("ends of processes", &sweep.summary, begun);
+    good && sweep.summary.failures() == 0
+}
+
+fn judge(what: &str, summary: &Summary, begun: Instant) -> bool {
+    let seconds = begun.elapsed().as_secs_f64();
+    print!("{}", summary.tally);
+    println!(
+        "{} {what} in {seconds:.1} s, {:.0} a second, {} failed\n",
+        summary.runs,
+        summary.runs as f64 / seconds.max(0.001),
+        summary.failures()
+    );
+    if summary.failures() > 0 {
+        println!("{}", runwhere_sim::failures(summary));
+    }
+    summary.failures() == 0
+}
+
+#[cfg(feature = "sabotage")]
+fn sabotage(arguments: &Arguments) -> bool {
+    let begun = Instant::now();
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let caught = runwhere_sim::sabotage(threads);
+    let mut through = 0;
+    println!("{:<26} {:>6}  broken promise", "defect", "seed");
+    for one in &caught {
+        let defect = format!("{:?}", one.defect);
+        match &one.by {
+            Some((seed, broken)) => println!("{defect:<26} {seed:>6}  {:?}", broken.invariant),
+            None => {
+                through += 1;
+                println!("{defect:<26} {:>6}  NOT CAUGHT", "-");
+            }
         }
     }
-    eprintln!("{} seeds, {failed} failed", seeds.end - seeds.start);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{} defects in {seconds:.1} s, {through} got through\n", caught.len());
+    through == 0
 }

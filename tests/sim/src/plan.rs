@@ -1,10 +1,14 @@
-//! What a seed makes happen: the kind of cloud, the jobs, the faults and when they come.
+//! What a seed makes happen: the kind of cloud, the jobs, the users, the faults and when they come.
 
+use std::fmt;
 use std::time::Duration;
 
-use runwhere_model::ErrorKind;
-use runwhere_providers::testing::{Outcome, SimCloud, SimProfile, Verb};
+use jiff::Timestamp;
+use runwhere_providers::testing::SimProfile;
+use rust_decimal::Decimal;
 
+use crate::fault::Faults;
+use crate::fuse::{CrashPoint, Moment};
 use crate::rng::Rng;
 
 /// Something from outside, at its time after the start.
@@ -16,122 +20,208 @@ pub(crate) struct Act {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// The job with this number is submitted.
+    /// The job with this number is submitted; again = with the key of the first time.
     Submit(usize),
-    /// A user stops it.
+    /// A user stops it, deletes it, or goes on with it.
     Stop(usize),
-    /// The broker is gone, and there again at once.
-    Crash,
+    Delete(usize, bool),
+    Resume(usize),
+    /// A broker process is killed, and started again after a while.
+    Crash(Duration),
     /// Commits fail in so many of 100 cases.
     StoreFails(u64),
     /// A live node fails, is reclaimed or powered off.
     NodeFails,
     NodeReclaimed,
     NodeHalts,
+    /// An agent is killed and starts again.
+    AgentFails,
+    /// A second agent with the token of a live node, as on a copied disk.
+    Twin,
     /// The agents can, or cannot, reach the broker.
     Partition(bool),
+    /// An offer's price becomes so many of 100 parts; the catalogue hears of it or does not.
+    Price {
+        offer: usize,
+        percent: u32,
+        heard: bool,
+    },
+    /// The account's rights are taken away, or given back.
+    Revoked(bool),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedJob {
+    pub(crate) trials: u32,
+    /// Which of the cloud's offers.
+    pub(crate) offer: usize,
     /// How long the program runs, and how it ends.
     pub(crate) runs: Duration,
     pub(crate) exit_code: i32,
     pub(crate) limit_seconds: Option<u64>,
+    /// Seconds between two lines of its log.
+    pub(crate) log_every: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) seed: u64,
     pub(crate) profile: SimProfile,
+    pub(crate) start: Timestamp,
+    /// Broker processes on one store.
+    pub(crate) replicas: usize,
+    /// The store is a SQLite file and logs are files; else both are kept in memory.
+    pub(crate) on_disk: bool,
+    /// Store calls take time, so that others come between.
+    pub(crate) slow_store: bool,
+    pub(crate) budget: Option<Decimal>,
     pub(crate) jobs: Vec<PlannedJob>,
     /// In the order of their times.
     pub(crate) acts: Vec<Act>,
+    pub(crate) faults: Faults,
+    pub(crate) crashes: Vec<CrashPoint>,
 }
 
 impl Plan {
-    pub(crate) fn of(rng: &Rng) -> Self {
-        let mut profiles = SimProfile::all();
-        let profile = profiles.swap_remove(pick(rng, profiles.len()));
-        let seconds = |below| Duration::from_secs(rng.below(below));
+    /// The plan of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let rng = &Rng::new(seed, 1);
+        let profile = rng.one_of(&SimProfile::all()).clone();
+        let on_disk = rng.percent(10);
+        let replicas = match rng.below(100) {
+            _ if on_disk => 1,
+            0..70 => 1,
+            70..90 => 2,
+            _ => 3,
+        };
+        let jobs: Vec<PlannedJob> = (0..=rng.below(3)).map(|_| job(rng)).collect();
         let mut acts = Vec::new();
-        let jobs: Vec<PlannedJob> = (0..=pick(rng, 3))
-            .map(|number| {
-                let at = seconds(120);
-                acts.push(Act { at, what: What::Submit(number) });
-                if rng.percent(50) {
-                    acts.push(Act { at: at + seconds(4000), what: What::Stop(number) });
-                }
-                let long = if rng.percent(20) { 12_000 } else { 900 };
-                PlannedJob {
-                    runs: seconds(long),
-                    exit_code: i32::from(rng.percent(30)),
-                    limit_seconds: rng.percent(30).then(|| 1 + rng.below(1200)),
-                }
-            })
-            .collect();
-        for _ in 0..rng.below(4) {
-            let at = seconds(3000);
-            match rng.below(6) {
-                0 | 1 => acts.push(Act { at, what: What::Crash }),
-                2 => {
-                    acts.push(Act { at, what: What::StoreFails(20 + rng.below(80)) });
-                    acts.push(Act { at: at + seconds(300), what: What::StoreFails(0) });
-                }
-                3 => acts.push(Act {
-                    at,
-                    what: match rng.below(3) {
-                        0 => What::NodeFails,
-                        1 => What::NodeReclaimed,
-                        _ => What::NodeHalts,
-                    },
-                }),
-                _ => {
-                    acts.push(Act { at, what: What::Partition(true) });
-                    acts.push(Act { at: at + seconds(900), what: What::Partition(false) });
-                }
-            }
+        for number in 0..jobs.len() {
+            users(rng, number, &mut acts);
+        }
+        for _ in 0..rng.below(5) {
+            trouble(rng, &mut acts);
         }
         acts.sort_by_key(|act| act.at);
-        Self { profile, jobs, acts }
+        let crashes = (0..rng.below(8).saturating_sub(4))
+            .map(|_| CrashPoint { effect: rng.below(120), moment: *rng.one_of(&Moment::ALL) })
+            .collect();
+        // Somewhere in an hour, so that short runs pass into the next one too.
+        let start = 1_767_225_600 + i64::try_from(rng.below(3600)).unwrap_or(0);
+        Self {
+            seed,
+            profile,
+            start: Timestamp::from_second(start).unwrap_or(Timestamp::UNIX_EPOCH),
+            replicas,
+            on_disk,
+            slow_store: rng.percent(if replicas > 1 { 70 } else { 15 }),
+            budget: rng.percent(20).then(|| Decimal::from(rng.below(30))),
+            jobs,
+            acts,
+            faults: Faults::of(rng),
+            crashes,
+        }
     }
+}
 
-    /// Scripts the cloud's faults.
-    pub(crate) fn script(rng: &Rng, cloud: &SimCloud) {
+fn job(rng: &Rng) -> PlannedJob {
+    let trials = match rng.below(100) {
+        0..65 => 1,
+        65..85 => 2,
+        85..97 => 3 + rng.below(2),
+        _ => 5 + rng.below(12),
+    };
+    let long = if trials == 1 && rng.percent(8) { 9_000 } else { 600 };
+    PlannedJob {
+        trials: u32::try_from(trials).unwrap_or(1),
+        offer: if trials == 1 && rng.percent(10) { 0 } else { 1 + rng.index(2) },
+        runs: rng.seconds(long),
+        exit_code: i32::from(rng.percent(30)),
+        limit_seconds: rng.percent(30).then(|| 1 + rng.below(900)),
+        log_every: 1 + rng.below(200),
+    }
+}
+
+/// What users do with a job.
+fn users(rng: &Rng, number: usize, acts: &mut Vec<Act>) {
+    let mut add = |at, what| acts.push(Act { at, what });
+    let begun = rng.seconds(120);
+    add(begun, What::Submit(number));
+    if rng.percent(20) {
+        let again = begun + rng.seconds(if rng.percent(50) { 1 } else { 600 });
+        add(again, What::Submit(number));
+    }
+    let later = |rng: &Rng| begun + rng.seconds(*rng.one_of(&[2, 30, 120, 400, 1500]));
+    if rng.percent(45) {
+        let at = later(rng);
+        add(at, What::Stop(number));
         if rng.percent(20) {
-            return;
+            add(at, What::Stop(number));
         }
-        for verb in [Verb::Launch, Verb::Find, Verb::Describe, Verb::Terminate] {
-            for _ in 0..rng.below(7) {
-                cloud.script(verb, outcome(rng, verb));
-            }
+    }
+    if rng.percent(25) {
+        add(later(rng), What::Delete(number, rng.percent(60)));
+    }
+    if rng.percent(30) {
+        add(later(rng), What::Resume(number));
+    }
+}
+
+/// What goes wrong around it.
+fn trouble(rng: &Rng, acts: &mut Vec<Act>) {
+    let at = rng.seconds(*rng.one_of(&[60, 300, 1200]));
+    let mut add = |at, what| acts.push(Act { at, what });
+    match rng.below(14) {
+        0..3 => add(at, What::Crash(rng.seconds(*rng.one_of(&[1, 30, 1200])))),
+        3 => {
+            add(at, What::StoreFails(20 + rng.below(80)));
+            add(at + rng.seconds(300), What::StoreFails(0));
+        }
+        4 => add(at, What::NodeFails),
+        5 => add(at, What::NodeReclaimed),
+        6 => add(at, What::NodeHalts),
+        7 => add(at, What::AgentFails),
+        12 | 13 => add(at, What::Twin),
+        8 | 9 => {
+            add(at, What::Partition(true));
+            add(at + rng.seconds(*rng.one_of(&[20, 500, 900])), What::Partition(false));
+        }
+        10 => add(
+            at,
+            What::Price {
+                offer: 1 + rng.index(2),
+                percent: u32::try_from(50 + rng.below(100)).unwrap_or(100),
+                heard: rng.percent(70),
+            },
+        ),
+        _ => {
+            add(at, What::Revoked(true));
+            add(at + rng.seconds(1200), What::Revoked(false));
         }
     }
 }
 
-fn outcome(rng: &Rng, verb: Verb) -> Outcome {
-    let kinds = [ErrorKind::Transient, ErrorKind::Capacity, ErrorKind::Quota];
-    match (rng.below(12), verb) {
-        (0, _) => Outcome::DoneReplyLost,
-        (1, _) => Outcome::NotDoneReplyLost,
-        (2, Verb::Launch) => Outcome::FailedButDone(kinds[pick(rng, kinds.len())]),
-        (3, Verb::Launch) => Outcome::FailedNotDone(kinds[pick(rng, kinds.len())]),
-        (3, _) => Outcome::FailedNotDone(ErrorKind::Transient),
-        (4, _) => Outcome::Throttle(rng.percent(50).then(|| Duration::from_secs(rng.below(60)))),
-        (5, _) if rng.percent(30) => Outcome::Auth,
-        (6, Verb::Launch) => Outcome::Surplus(1 + u32::from(rng.percent(50))),
-        (7, Verb::Launch) => Outcome::CapacityLater,
-        (6 | 7, Verb::Terminate) => Outcome::AckButLives,
-        (6 | 7, Verb::Find) => Outcome::Incomplete,
-        (8, _) => {
-            let then = [Outcome::Ok, Outcome::DoneReplyLost, Outcome::NotDoneReplyLost];
-            let after = Duration::from_secs(rng.below(200));
-            Outcome::Delay(after, Box::new(then[pick(rng, then.len())].clone()))
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = if self.on_disk { "disk" } else { "memory" };
+        writeln!(
+            f,
+            "cloud {}, {} broker(s), {store}{}, budget {:?}, from {}",
+            self.profile.name,
+            self.replicas,
+            if self.slow_store { ", slow store" } else { "" },
+            self.budget,
+            self.start
+        )?;
+        for (number, job) in self.jobs.iter().enumerate() {
+            writeln!(f, "job {number}: {job:?}")?;
         }
-        (_, _) => Outcome::Ok,
+        for act in &self.acts {
+            writeln!(f, "after {:?}: {:?}", act.at, act.what)?;
+        }
+        for point in &self.crashes {
+            writeln!(f, "crash: {point:?}")?;
+        }
+        Ok(())
     }
-}
-
-/// An index below `len`.
-pub(crate) fn pick(rng: &Rng, len: usize) -> usize {
-    usize::try_from(rng.below(u64::try_from(len).unwrap_or(1))).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
 //! The one source of chance: a seeded sequence.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use runwhere_broker::ports::Ids;
 
@@ -10,7 +11,10 @@ pub(crate) struct Rng(Mutex<u64>);
 
 impl Rng {
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        Self(Mutex::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95)))
+        let rng = Self(Mutex::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95)));
+        // Neighbouring seeds part here.
+        let mixed = rng.next() ^ stream;
+        Self(Mutex::new(mixed))
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -30,6 +34,21 @@ impl Rng {
     /// True in so many of 100 cases.
     pub(crate) fn percent(&self, chance: u64) -> bool {
         self.below(100) < chance
+    }
+
+    /// A span of less than so many seconds, to the millisecond.
+    pub(crate) fn seconds(&self, below: u64) -> Duration {
+        Duration::from_millis(self.below(below.saturating_mul(1000)))
+    }
+
+    /// An index below `len`.
+    pub(crate) fn index(&self, len: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(len).unwrap_or(1))).unwrap_or(0)
+    }
+
+    /// One of them.
+    pub(crate) fn one_of<'a, T>(&self, all: &'a [T]) -> &'a T {
+        &all[self.index(all.len())]
     }
 }
 

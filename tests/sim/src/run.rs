@@ -1,405 +1,314 @@
-//! One run of one seed.
+//! One run of one plan.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runwhere_broker::accounts::Caller;
-use runwhere_broker::agents::{Agents, DurableFrames};
-use runwhere_broker::api::agent::AgentService;
-use runwhere_broker::api::runwhere::JobService;
-use runwhere_broker::driver::{Core, CoreParts};
-use runwhere_broker::jobs::Jobs;
-use runwhere_broker::ports::{NoPlatformLog, Prices};
-use runwhere_broker::store::{Row, Store, Transition};
-use runwhere_engine::{Budget, FxRate, Job, JobKind, JobSpec, Policy, Trial};
-use runwhere_model::{
-    Currency, DeploymentId, GpuCount, GpuModelId, JobId, KeyId, LeaseId, NodeId, NodePhase, Offer,
-    OfferCode, OfferKey, OfferScope, PrincipalId, ProjectId, Secret, TrialId, WorkspaceId,
-};
-use runwhere_providers::testing::{ManualClock, SimCloud};
-use runwhere_providers::{Clock, OfferSource, Registry};
-use tokio::task::JoinHandle;
+use runwhere_model::NodePhase;
+use runwhere_providers::testing::Truth;
 
-use crate::agent::Agent;
 use crate::check;
-use crate::cloud::TracedCloud;
-use crate::plan::{Plan, PlannedJob, What, pick};
-use crate::rng::Rng;
-use crate::store::FaultyStore;
-use crate::trace::{Trace, hash};
+use crate::coverage::Coverage;
+use crate::fault::{CallNumber, Class};
+use crate::invariant::{Invariant, Violation};
+use crate::plan::{Plan, What};
+use crate::replica::{Replica, Slot};
+use crate::world::World;
 
 /// Everything must have settled so long after the last thing from outside.
 const PATIENCE: Duration = Duration::from_secs(8 * 3600);
+/// More steps than any run takes: it turns in a circle.
+const MOST_STEPS: u64 = 200_000;
 
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// Hash of everything that happened; the same for every run of the seed.
+    /// Hash of everything that happened; the same for every run of the plan.
     pub hash: u64,
-    /// What happened, line by line.
+    /// What happened, line by line, if it was kept.
     pub trace: Vec<String>,
     /// What must not have happened.
-    pub wrong: Vec<String>,
+    pub wrong: Vec<Violation>,
+    /// What was visited.
+    pub coverage: Coverage,
+    /// Numbers.
+    pub tally: Tally,
+    /// Calls that went wrong by plan.
+    pub(crate) faults: Vec<(CallNumber, Class)>,
 }
 
-#[derive(Debug)]
-struct OneOffer(Offer);
+/// Numbers of one or many runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Runs on the SQLite store.
+    pub on_disk: u64,
+    /// Provider calls and commits.
+    pub effects: u64,
+    /// Nodes that the cloud made.
+    pub nodes: u64,
+    /// Nodes left at the end.
+    pub leaked: u64,
+    /// Tokens launched more than once.
+    pub twice: u64,
+    /// Provider calls that went wrong by plan.
+    pub faults: u64,
+    /// Ends of broker processes.
+    pub crashes: u64,
+    /// Leases whose times the cloud stated, and those whose times it did not.
+    pub stated: u64,
+    /// See [`Tally::stated`].
+    pub estimated: u64,
+    /// Microseconds by which charges miss the cloud's own meter, over all leases of clouds that
+    /// state times.
+    pub misbilled_micros: u64,
+    /// The same over all leases of clouds that do not.
+    pub estimate_micros: u64,
+    /// Instants at which the invariants were checked.
+    pub steps: u64,
+}
 
-impl Prices for OneOffer {
-    fn offer(&self, key: &OfferKey) -> Option<Offer> {
-        (self.0.key == *key).then(|| self.0.clone())
-    }
-    fn by_code(&self, _code: OfferCode) -> Option<OfferKey> {
-        None
-    }
-    fn best(&self, _model: GpuModelId, _count: GpuCount) -> Vec<Offer> {
-        vec![self.0.clone()]
-    }
-    fn suggest(&self, _text: &str) -> Vec<GpuModelId> {
-        Vec::new()
-    }
-    fn rate(&self, _from: Currency, _to: Currency) -> Option<FxRate> {
-        None
-    }
-    fn snapshot(&self) -> String {
-        "sim".into()
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "effects swept       {}", self.effects)?;
+        writeln!(f, "instants checked    {}", self.steps)?;
+        writeln!(f, "calls gone wrong    {}", self.faults)?;
+        writeln!(f, "processes killed    {}", self.crashes)?;
+        writeln!(f, "runs on disk        {}", self.on_disk)?;
+        writeln!(f, "nodes launched      {}", self.nodes)?;
+        writeln!(f, "nodes leaked        {}", self.leaked)?;
+        writeln!(f, "launched twice      {}", self.twice)?;
+        writeln!(
+            f,
+            "mis-billed          {} us of {} leases whose times the cloud states",
+            self.misbilled_micros, self.stated
+        )?;
+        writeln!(
+            f,
+            "estimates miss by   {} s in all, of {} leases",
+            self.estimate_micros / 1_000_000,
+            self.estimated
+        )
     }
 }
 
-#[derive(Debug)]
-struct NoFrames;
-
-impl DurableFrames for NoFrames {
-    fn durable_seq(&self, _trial: &TrialId, _lease: &LeaseId) -> u64 {
-        0
+impl Tally {
+    /// Adds another's numbers.
+    pub fn add(&mut self, other: &Self) {
+        self.on_disk += other.on_disk;
+        self.effects += other.effects;
+        self.nodes += other.nodes;
+        self.leaked += other.leaked;
+        self.twice += other.twice;
+        self.faults += other.faults;
+        self.crashes += other.crashes;
+        self.stated += other.stated;
+        self.estimated += other.estimated;
+        self.misbilled_micros += other.misbilled_micros;
+        self.estimate_micros += other.estimate_micros;
+        self.steps += other.steps;
     }
 }
 
-/// What outlives a broker.
-struct World {
-    clock: Arc<ManualClock>,
-    cloud: Arc<TracedCloud>,
-    store: Arc<FaultyStore>,
-    prices: Arc<OneOffer>,
-    ids: Arc<Rng>,
-    rng: Rng,
-    trace: Trace,
-    plan: Plan,
-    start: Timestamp,
+/// Runs the plan of a seed from its first submit until everything has settled.
+pub fn run(seed: u64, keep_trace: bool) -> Report {
+    run_plan(Plan::of(seed), keep_trace)
+}
+
+pub(crate) fn run_plan(plan: Plan, keep_trace: bool) -> Report {
+    let seed = plan.seed;
+    let mut run = Run::new(plan, keep_trace);
+    run.world.trace.line(&run.world.plan);
+    let wrong = run.to_end();
+    run.report(seed, wrong)
+}
+
+struct Run {
+    world: World,
+    slots: Vec<Slot>,
     next_act: usize,
-    agents: BTreeMap<NodeId, Agent>,
-    partitioned: bool,
+    tally: Tally,
 }
 
-enum After {
-    Crash,
-    End(Vec<String>),
-}
-
-/// Runs a seed from its first submit until everything has settled.
-pub fn run(seed: u64) -> Report {
-    let rng = Rng::new(seed, 1);
-    let plan = Plan::of(&rng);
-    let clock = Arc::new(ManualClock::default());
-    let shared: Arc<dyn Clock> = clock.clone();
-    let trace = Trace::new(Arc::clone(&shared));
-    let deployment = DeploymentId::new("ours").expect("a valid constant");
-    let cloud = SimCloud::new(plan.profile.clone(), deployment, shared);
-    let offer = runtime().block_on(first_offer(&cloud));
-    Plan::script(&rng, &cloud);
-    trace.line(format_args!("{plan:?}"));
-    let mut world = World {
-        start: clock.now(),
-        clock,
-        cloud: TracedCloud::new(cloud, trace.clone()),
-        store: Arc::new(FaultyStore::new(Rng::new(seed, 2), trace.clone())),
-        prices: Arc::new(OneOffer(offer)),
-        ids: Arc::new(Rng::new(seed, 3)),
-        rng,
-        trace: trace.clone(),
-        plan,
-        next_act: 0,
-        agents: BTreeMap::new(),
-        partitioned: false,
-    };
-    let wrong = loop {
-        // The runtime dies with the broker, and with it everything that was under way.
-        match runtime().block_on(world.one_broker()) {
-            After::Crash => world.trace.line("crash"),
-            After::End(wrong) => break wrong,
-        }
-    };
-    let trace = trace.take();
-    Report { seed, hash: hash(&trace), trace, wrong }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers")
-}
-
-async fn first_offer(cloud: &SimCloud) -> Offer {
-    let key = cloud.keys()[1].clone();
-    let sheet = cloud.offers(&OfferScope::default()).await.expect("nothing is scripted yet");
-    sheet.offers.into_iter().find(|offer| offer.key == key).expect("the cloud lists its keys")
-}
-
-fn project() -> ProjectId {
-    ProjectId::new("project").expect("a valid constant")
-}
-
-impl World {
-    fn parts(&self) -> CoreParts {
-        let mut registry = Registry::new();
-        registry.add(self.cloud.clone());
-        CoreParts {
-            store: self.store.clone(),
-            registry,
-            prices: self.prices.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            log: Arc::new(NoPlatformLog),
-            policy: Policy::default(),
-            deployment: DeploymentId::new("ours").expect("a valid constant"),
-            broker_url: "https://broker.invalid".into(),
-            ca_pem: None,
-            token_key: Secret::new("sim"),
-        }
+impl Run {
+    fn new(plan: Plan, keep_trace: bool) -> Self {
+        let world = World::new(plan, keep_trace);
+        let slots = (0..world.plan.replicas).map(|_| Slot::Down(world.plan.start)).collect();
+        Self { world, slots, next_act: 0, tally: Tally::default() }
     }
 
-    async fn one_broker(&mut self) -> After {
-        let core = Core::new(self.parts());
-        if let Err(error) = core.recover().await {
-            self.trace.line(format_args!("recovery failed: {error}"));
-            self.clock.advance(Duration::from_secs(5)).await;
-            self.skip_acts();
-            return After::Crash;
-        }
-        let service: Arc<dyn AgentService> =
-            Arc::new(Agents::new(Arc::clone(&core), Arc::new(NoFrames)));
-        let jobs = Arc::new(Jobs::new(Arc::clone(&core), true));
-        tokio::spawn(Arc::clone(&core).run());
-        let mut serving: BTreeMap<NodeId, JoinHandle<()>> = BTreeMap::new();
-        self.clock.settle().await;
+    fn to_end(&mut self) -> Vec<Violation> {
+        let last = self.world.plan.acts.last().map_or(Duration::ZERO, |act| act.at);
+        let deadline = self.world.at(last + PATIENCE);
+        let mut settled_at = None;
         loop {
-            self.meet_agents(&service, &mut serving);
-            let truth = self.cloud.cloud.truth();
-            let wrong = check::always(&self.store, &truth);
+            self.tally.steps += 1;
+            self.start_processes();
+            self.work();
+            let truth = self.world.truth();
+            self.world.send_users(&self.slots);
+            self.world.meet_agents(&truth, &mut self.slots);
+            self.work();
+            self.bury_processes();
+            let truth = self.world.truth();
+            let wrong = check::always(&self.world, &truth);
             if !wrong.is_empty() {
-                return After::End(wrong);
+                return wrong;
             }
-            let now = self.clock.now();
-            if let Some(act) = self.plan.acts.get(self.next_act).cloned() {
-                if self.at(act.at) <= now {
-                    self.next_act += 1;
-                    self.trace.line(format_args!("{:?}", act.what));
-                    if let What::Crash = act.what {
-                        return After::Crash;
-                    }
-                    self.act(&act.what, &core, &jobs).await;
-                    self.clock.settle().await;
-                    continue;
-                }
-            } else if self.settled() {
+            let now = self.world.now();
+            let acting = self.act_next(now);
+            if acting {
+                continue;
+            }
+            let rest = self.next_act == self.world.plan.acts.len() && check::settled(&self.world);
+            match (rest, settled_at) {
+                (true, None) => settled_at = Some(now),
                 // A little longer: nothing may come to life again.
-                self.clock.advance(Duration::from_secs(1800)).await;
-                let truth = self.cloud.cloud.truth();
-                let times = self.plan.profile.capabilities.states_times;
-                return After::End(check::finally(&self.store, &project(), &truth, times).await);
+                (true, Some(since)) if now > later(since, Duration::from_secs(1800)) => {
+                    return check::finally(&self.world, &truth, &mut self.tally);
+                }
+                (true, Some(_)) => {}
+                (false, _) => settled_at = None,
             }
-            let last = self.plan.acts.last().map_or(Duration::ZERO, |act| act.at);
-            if now > self.at(last + PATIENCE) {
-                let written = self.store.written();
-                return After::End(vec![format!("not settled in time: {:#?}", written.trials)]);
+            if now > deadline || self.tally.steps > MOST_STEPS {
+                return vec![self.unsettled(&truth)];
             }
-            let next = self.next_instant(now);
-            let span = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-            self.clock.advance(span.max(Duration::from_micros(1))).await;
+            self.world.clock.go_to(self.next_instant(now, &truth, settled_at));
         }
     }
 
-    fn at(&self, after: Duration) -> Timestamp {
-        self.start.checked_add(after).unwrap_or(Timestamp::MAX)
+    /// Makes the next act happen if its time has come.
+    fn act_next(&mut self, now: Timestamp) -> bool {
+        let Some(act) = self.world.plan.acts.get(self.next_act).cloned() else { return false };
+        if self.world.at(act.at) > now {
+            return false;
+        }
+        self.next_act += 1;
+        self.world.trace.line(format_args!("{:?}", act.what));
+        match act.what {
+            What::Crash(down) => {
+                let place = self.world.rng.index(self.slots.len());
+                self.kill(place, down);
+            }
+            what => self.world.act(&what, &mut self.slots),
+        }
+        true
+    }
+
+    fn start_processes(&mut self) {
+        let now = self.world.now();
+        for slot in &mut self.slots {
+            if matches!(slot, Slot::Down(until) if *until <= now) {
+                *slot = Slot::Up(Box::new(Replica::start(&self.world)));
+            }
+        }
+    }
+
+    /// Lets all processes work until each waits, in an order of its own each time.
+    fn work(&mut self) {
+        let first = match self.slots.len() {
+            1 => 0,
+            many => self.world.rng.index(many),
+        };
+        for place in 0..self.slots.len() {
+            if let Slot::Up(replica) = &self.slots[(first + place) % self.slots.len()] {
+                replica.work();
+            }
+        }
+    }
+
+    /// Takes away the processes that reached a crash point.
+    fn bury_processes(&mut self) {
+        for place in 0..self.slots.len() {
+            if matches!(&self.slots[place], Slot::Up(replica) if replica.fuse.is_blown()) {
+                let down = self.world.rng.seconds(20);
+                self.kill(place, down);
+            }
+        }
+    }
+
+    fn kill(&mut self, place: usize, down: Duration) {
+        if matches!(self.slots[place], Slot::Down(_)) {
+            return;
+        }
+        self.world.trace.line(format_args!("process {place} is killed"));
+        self.tally.crashes += 1;
+        // With its runtime goes everything that was under way.
+        self.slots[place] = Slot::Down(later(self.world.now(), down));
+        self.world.shelf.reopen();
     }
 
     /// The next deadline or act, but not beyond a node's next change.
-    fn next_instant(&self, now: Timestamp) -> Timestamp {
-        let act = self.plan.acts.get(self.next_act).map(|act| self.at(act.at));
-        let truth = self.cloud.cloud.truth();
-        let starting = truth.live().any(|node| node.phase == NodePhase::Pending);
-        let pause = Duration::from_secs(if starting { 5 } else { 30 });
-        let nodes = truth.live().next().map(|_| pause);
-        let nodes = nodes.and_then(|pause| now.checked_add(pause).ok());
-        [act, nodes, self.clock.next_deadline()].into_iter().flatten().min().unwrap_or(now)
-    }
-
-    /// Acts whose time passed while there was no broker happen to nobody.
-    fn skip_acts(&mut self) {
-        let now = self.clock.now();
-        while let Some(act) = self.plan.acts.get(self.next_act).cloned() {
-            if self.at(act.at) > now {
-                break;
-            }
-            match act.what {
-                What::StoreFails(percent) => self.store.fail(percent),
-                What::Partition(cut) => self.partitioned = cut,
-                // A submit cannot be skipped: it is made later.
-                What::Submit(_) => break,
-                _ => {}
-            }
-            self.next_act += 1;
-        }
-    }
-
-    fn settled(&self) -> bool {
-        let written = self.store.written();
-        written.trials.len() == self.plan.jobs.len()
-            && written.trials.values().all(|t| t.state.is_terminal() && t.cleanup_confirmed)
-    }
-
-    /// An agent for each running node; it dies with its node and is cut off by a partition.
-    fn meet_agents(
-        &mut self,
-        service: &Arc<dyn AgentService>,
-        serving: &mut BTreeMap<NodeId, JoinHandle<()>>,
-    ) {
-        let truth = self.cloud.cloud.truth();
-        let running: BTreeSet<&NodeId> = truth
-            .live()
-            .filter(|node| node.phase == NodePhase::Running && !self.partitioned)
-            .map(|node| &node.node)
-            .collect();
-        serving.retain(|node, task| {
-            let stays = running.contains(node);
-            if !stays {
-                task.abort();
-            }
-            stays
+    fn next_instant(
+        &self,
+        now: Timestamp,
+        truth: &Truth,
+        settled_at: Option<Timestamp>,
+    ) -> Timestamp {
+        let act = self.world.plan.acts.get(self.next_act).map(|act| self.world.at(act.at));
+        let starts = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Down(until) => Some(*until),
+            Slot::Up(_) => None,
         });
-        for node in truth.live().filter(|node| running.contains(&node.node)) {
-            if serving.contains_key(&node.node) {
-                continue;
-            }
-            let agent = match self.agents.get(&node.node) {
-                Some(agent) => agent.clone(),
-                None => {
-                    let lease = self.store.written().leases.get(&node.lease).cloned();
-                    let (Some(lease), Some(token)) = (lease, self.cloud.token(&node.lease)) else {
-                        continue;
-                    };
-                    let job = self.planned(&lease.job);
-                    let agent = Agent::new(lease, token, job, self.clock.now());
-                    self.agents.insert(node.node.clone(), agent.clone());
-                    agent
-                }
-            };
-            let task = agent.serve(Arc::clone(service), self.clock.clone());
-            serving.insert(node.node.clone(), tokio::spawn(task));
-        }
+        let boot = self.world.plan.profile.delays.boot;
+        let boots = truth.live().filter(|node| node.phase == NodePhase::Pending);
+        let boots = boots.map(|node| later(node.created_at, boot)).filter(|at| *at > now);
+        let live = truth.live().next().map(|_| later(now, Duration::from_secs(30)));
+        let waiting = self.world.users_wait().then(|| later(now, Duration::from_secs(2)));
+        let over = settled_at.map(|since| later(since, Duration::from_secs(1801)));
+        let next = [act, self.world.clock.next_deadline(), live, waiting, over];
+        let next = next.into_iter().flatten().chain(starts).chain(boots).min();
+        next.unwrap_or_else(|| later(now, Duration::from_secs(30))).max(now)
     }
 
-    fn planned(&self, job: &JobId) -> PlannedJob {
-        let number = job.as_str().trim_start_matches("job-").parse::<usize>().unwrap_or(0);
-        self.plan.jobs[number.min(self.plan.jobs.len() - 1)].clone()
+    fn unsettled(&self, truth: &Truth) -> Violation {
+        let written = self.world.shelf.written();
+        let open: Vec<String> = written
+            .trials
+            .values()
+            .filter(|trial| !trial.state.is_terminal() || !trial.cleanup_confirmed)
+            .map(|trial| {
+                let lease = trial.lease.as_ref().and_then(|id| written.leases.get(id));
+                format!("{} is {:?} with {lease:?}", trial.id, trial.state)
+            })
+            .collect();
+        let live = truth.live().count();
+        Invariant::Settled.broken(format_args!("{live} live nodes, {}", open.join("; ")))
     }
 
-    async fn act(&mut self, what: &What, core: &Arc<Core>, jobs: &Arc<Jobs>) {
-        match what {
-            What::Submit(number) => self.submit(*number, core).await,
-            What::Stop(number) => {
-                let (jobs, id) = (Arc::clone(jobs), job_id(*number));
-                tokio::spawn(async move {
-                    let _ = jobs.stop(&caller(), id.as_str()).await;
-                });
-            }
-            What::StoreFails(percent) => self.store.fail(*percent),
-            What::Partition(cut) => self.partitioned = *cut,
-            What::NodeFails | What::NodeReclaimed | What::NodeHalts => {
-                let truth = self.cloud.cloud.truth();
-                let live: Vec<_> = truth.live().map(|node| node.node.clone()).collect();
-                let Some(node) = live.get(pick(&self.rng, live.len())) else { return };
-                match what {
-                    What::NodeFails => self.cloud.cloud.lose(node),
-                    What::NodeReclaimed => self.cloud.cloud.reclaim(node),
-                    _ => self.cloud.cloud.halt(node),
-                }
-            }
-            What::Crash => {}
-        }
-    }
-
-    async fn submit(&self, number: usize, core: &Arc<Core>) {
-        let id = job_id(number);
-        let planned = &self.plan.jobs[number];
-        let offer = &self.prices.0;
-        let caller = caller();
-        let trial_id = TrialId::new(format!("{id}.0")).expect("made of a valid id");
-        let job = Job {
-            id: id.clone(),
-            version: 0,
-            workspace: caller.workspace.clone(),
-            project: caller.project.clone(),
-            principal: caller.principal,
-            name: format!("train-{number}"),
-            kind: JobKind::Training,
-            trial_specs: Vec::new(),
-            spec: JobSpec {
-                yaml: String::new(),
-                description: None,
-                image: None,
-                argv: vec!["true".into()],
-                env: BTreeMap::new(),
-                gpu_count: offer.gpu_count,
-                gpu_model: offer.gpu,
-                gpu_pretended: false,
-                offer: offer.key.clone(),
-                ceiling: offer.price.state.known().expect("the sample has a price"),
-                max_duration_seconds: planned.limit_seconds,
-                sync: None,
-                checkpoint: None,
-                from_step: None,
-            },
-            trials: vec![trial_id.clone()],
-            created_at: self.clock.now(),
-            resumed: None,
-            lineage: id,
-            active: true,
-            deleted_at: None,
-            idempotency_key: None,
-            request_sha256: String::new(),
-        };
-        let trial = Trial::queued(trial_id, &job, 0);
-        // A user repeats what the store did not take.
-        for _ in 0..1000 {
-            let mut rows = vec![Row::Job(job.clone()), Row::Trial(trial.clone())];
-            if matches!(self.store.budget(&job.project).await, Ok(None)) {
-                let budget =
-                    Budget::unlimited(job.workspace.clone(), job.project.clone(), Currency::USD);
-                rows.push(Row::Budget(budget));
-            }
-            let _ = self.store.commit(Transition { rows, events: Vec::new() }).await;
-            if self.store.written().trials.contains_key(&trial.id) {
-                break;
-            }
-            self.clock.advance(Duration::from_secs(1)).await;
-        }
-        core.signals().ring();
+    fn report(mut self, seed: u64, wrong: Vec<Violation>) -> Report {
+        let truth = self.world.truth();
+        self.tally.on_disk = u64::from(self.world.plan.on_disk);
+        self.tally.effects = self.world.effects.number();
+        self.tally.nodes = truth.nodes.len() as u64;
+        self.tally.leaked = truth.live().count() as u64;
+        self.tally.twice = truth.launches.values().filter(|calls| **calls > 1).count() as u64;
+        let (hash, trace) = self.world.trace.take();
+        // Processes first: what they still hold is of the world.
+        self.slots.clear();
+        let mut log = self.world.sky.log();
+        let (coverage, faults) =
+            (std::mem::take(&mut log.coverage), std::mem::take(&mut log.faults));
+        self.tally.faults = faults.len() as u64;
+        Report { seed, hash, trace, wrong, coverage, tally: self.tally, faults }
     }
 }
 
-fn job_id(number: usize) -> JobId {
-    JobId::new(format!("job-{number:08}")).expect("digits are valid")
+impl Report {
+    pub(crate) fn empty(seed: u64) -> Self {
+        Self {
+            seed,
+            hash: 0,
+            trace: Vec::new(),
+            wrong: Vec::new(),
+            coverage: Coverage::default(),
+            tally: Tally::default(),
+            faults: Vec::new(),
+        }
+    }
 }
 
-fn caller() -> Caller {
-    Caller {
-        workspace: WorkspaceId::new("workspace").expect("a valid constant"),
-        project: project(),
-        principal: PrincipalId::new("user").expect("a valid constant"),
-        key: KeyId::new("key").expect("a valid constant"),
-        permissions: Vec::new(),
-    }
+fn later(at: Timestamp, span: Duration) -> Timestamp {
+    at.checked_add(span).unwrap_or(Timestamp::MAX)
 }

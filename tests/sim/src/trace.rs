@@ -1,6 +1,8 @@
-//! What happened, line by line; two runs of one seed write the same.
+//! What happened, line by line; two runs of one plan write the same. Only its hash is kept, unless
+//! somebody wants to read it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runwhere_providers::Clock;
 
@@ -8,28 +10,50 @@ use runwhere_providers::Clock;
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     clock: Arc<dyn Clock>,
-    lines: Arc<Mutex<Vec<String>>>,
+    written: Arc<Mutex<Lines>>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    hash: Fnv,
+    kept: Option<Vec<String>>,
+}
+
+/// FNV-1a.
+#[derive(Clone, Copy, Debug)]
+struct Fnv(u64);
+
+impl fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Ok(())
+    }
 }
 
 impl Trace {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, lines: Arc::default() }
+    pub(crate) fn new(clock: Arc<dyn Clock>, keep: bool) -> Self {
+        let lines = Lines { hash: Fnv(0xcbf2_9ce4_8422_2325), kept: keep.then(Vec::new) };
+        Self { clock, written: Arc::new(Mutex::new(lines)) }
     }
 
-    pub(crate) fn line(&self, text: impl std::fmt::Display) {
-        let line = format!("{} {text}", self.clock.now());
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    pub(crate) fn line(&self, text: impl fmt::Display) {
+        let now = self.clock.now();
+        let mut lines = self.lines();
+        let _ = write!(lines.hash, "{} {text}\n", now.as_microsecond());
+        if let Some(kept) = &mut lines.kept {
+            kept.push(format!("{now} {text}"));
+        }
     }
 
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The hash of all lines, and the lines where they were kept.
+    pub(crate) fn take(&self) -> (u64, Vec<String>) {
+        let mut lines = self.lines();
+        (lines.hash.0, lines.kept.take().unwrap_or_default())
     }
-}
 
-/// FNV-1a over all lines.
-pub(crate) fn hash(lines: &[String]) -> u64 {
-    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -91,6 +91,11 @@ impl Work<'_> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.meter.stop(None, now);
+        // That no read ever showed it at work says little where the cloud does not say so itself.
+        let stated =
+            lease.capabilities.states_times && matches!(evidence, Evidence::TerminalRead { .. });
+        lease.meter.estimated |=
+            state == LeaseState::Released && lease.meter.started_at.is_none() && !stated;
         lease.evidence = Some(evidence.clone());
         lease.in_flight = None;
         lease.hold = None;

@@ -10,6 +10,7 @@ use super::{StepError, Work, add, backoff, call_of};
 use crate::evidence::Evidence;
 use crate::job::EndReason;
 use crate::lease::{CallKind, InFlight, Lease, LeaseState};
+use crate::sabotage::Sabotage;
 use crate::trial::TrialState;
 
 /// Longest pause between reads of a node whose agent has not reported.
@@ -28,6 +29,9 @@ impl Work<'_> {
         self.alert_when_overdue();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(call) = &lease.in_flight {
+            if Sabotage::CallAwaitedForEver.is_on() {
+                return Ok(());
+            }
             let other = call.owner != self.context.owner;
             if now < call.until && !(other && self.context.recovering) {
                 return Ok(());
@@ -52,6 +56,12 @@ impl Work<'_> {
                     json!({ "why": "the launch was interrupted" }),
                 );
                 self.call(CallKind::Find)
+            }
+            LeaseState::Unknown if Sabotage::FreshTokenPerRetry.is_on() => {
+                if let Some(lease) = &mut self.lease {
+                    lease.token.push('x');
+                }
+                self.launch()
             }
             LeaseState::Unknown => self.call_when_due(CallKind::Find),
             LeaseState::Booting => self.wake_booting(),
@@ -106,6 +116,7 @@ impl Work<'_> {
             Some(price)
                 if price.price.currency == lease.ceiling.currency
                     && price.price.amount <= lease.ceiling.amount => {}
+            Some(_) if Sabotage::CeilingNotRechecked.is_on() => {}
             Some(_) => {
                 self.end((TrialState::Failed, EndReason::PriceChanged))?;
                 return self.end_lease(LeaseState::Void, nothing);
@@ -146,9 +157,15 @@ impl Work<'_> {
             return self.wake_releasing();
         }
         let since = lease.since;
+        // An agent that is connected to another process is heard there: who hears it writes it
+        // down with the next look, which all processes take at the same instant.
+        if self.context.agent_seen.is_some_and(|seen| seen >= now) {
+            lease.agent.seen_at = Some(now);
+        }
         let heard = self
             .context
             .agent_seen
+            .max(lease.agent.seen_at)
             .unwrap_or(since)
             .max(since)
             .max(self.context.started_at)
@@ -162,7 +179,11 @@ impl Work<'_> {
         }
         self.note_silence(heard);
         let Some(lease) = &mut self.lease else { return Ok(()) };
-        if now >= add(heard, policy.agent_lost) {
+        let lost_after = match Sabotage::SilenceAsLoss.is_on() {
+            true => policy.agent_silence,
+            false => policy.agent_lost,
+        };
+        if now >= add(heard, lost_after) {
             self.execution_lost("the agent has been silent too long")?;
             return self.wake_releasing();
         }
@@ -314,7 +335,11 @@ impl Lease {
             self.end_cause = state.cause;
         }
         if state.started_at.is_some() || running {
-            self.meter.start(state.started_at, now);
+            let noticed = state.started_at.and(Some(now));
+            match Sabotage::SegmentOpenedAtNoticing.is_on() {
+                true => self.meter.start(noticed, now),
+                false => self.meter.start(state.started_at, now),
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::hold::HOLD_POLL;
 use crate::job::EndReason;
 use crate::lease::{CallKind, LeaseState};
 use crate::meter::{Meter, fits};
+use crate::sabotage::Sabotage;
 use crate::trial::TrialState;
 
 /// Every so many fruitless reads a termination is asked for again.
@@ -203,7 +204,11 @@ impl Work<'_> {
             lease.add_surplus(node, None, now);
         }
         let pending = matches!(lease.state, LeaseState::Launching | LeaseState::Unknown);
-        match (lease.node.is_some(), error.effect, pending) {
+        let effect = match Sabotage::RelaunchWithoutFind.is_on() {
+            true => Effect::None,
+            false => error.effect,
+        };
+        match (lease.node.is_some(), effect, pending) {
             // An error that brought nodes: they exist and bill; end them.
             (true, _, true) => {
                 if lease.capabilities.metering.start == MeterStart::Requested {
@@ -290,7 +295,8 @@ impl Work<'_> {
         // Absence, and the end of a node of another name, mean something only while no node is
         // known; an incomplete or untimely reading proves nothing.
         let unknown = lease.state == LeaseState::Unknown && lease.node.is_none();
-        let (true, Some(read_at)) = (unknown && found.complete, read_at) else {
+        let complete = found.complete || Sabotage::IncompleteListAsProof.is_on();
+        let (true, Some(read_at)) = (unknown && complete, read_at) else {
             return match (unknown, read_at) {
                 (true, Some(_)) => self.read_again(None),
                 _ => Ok(()),
@@ -312,9 +318,11 @@ impl Work<'_> {
         let begun = lease.since.max(heard);
         lease.absent_reads.retain(|at| *at > begun || heard <= lease.since);
         let capabilities = &lease.capabilities;
-        let proven = absent(&mut lease.absent_reads, read_at, capabilities.absent_reads, {
-            add(begun, capabilities.settle)
-        });
+        let (wanted, settle) = match Sabotage::OneEmptyListAsProof.is_on() {
+            true => (1, std::time::Duration::ZERO),
+            false => (capabilities.absent_reads, capabilities.settle),
+        };
+        let proven = absent(&mut lease.absent_reads, read_at, wanted, add(begun, settle));
         match proven {
             Some(reads) => {
                 self.node_died("the launch made nothing")?;
@@ -388,7 +396,11 @@ impl Work<'_> {
         if lease.end_cause == Some(EndCause::Capacity) && state.started_at.is_none() {
             return self.never_ran(state, call);
         }
-        lease.meter.stop(state.stopped_at, now);
+        let noticed = state.stopped_at.and(Some(now));
+        match Sabotage::SegmentClosedAtNoticing.is_on() {
+            true => lease.meter.stop(noticed, now),
+            false => lease.meter.stop(state.stopped_at, now),
+        }
         let evidence = Evidence::TerminalRead {
             node: state.node.clone(),
             at: now,
@@ -437,10 +449,17 @@ impl Work<'_> {
         let launched_at = lease.launched_at.unwrap_or(lease.intended_at);
         let first = lease.absent_reads.first().copied().unwrap_or(read_at);
         let capabilities = &lease.capabilities;
-        let proven = absent(&mut lease.absent_reads, read_at, capabilities.absent_reads, {
-            add(first.max(launched_at), capabilities.settle)
-        });
+        let (wanted, settle) = match Sabotage::OneNotFoundAsProof.is_on() {
+            true => (1, std::time::Duration::ZERO),
+            false => (capabilities.absent_reads, capabilities.settle),
+        };
+        let window_end = add(first.max(launched_at), settle);
+        let proven = absent(&mut lease.absent_reads, read_at, wanted, window_end);
         let Some(reads) = proven else { return self.read_again(None) };
+        // One that we had to end was there, though no read ever showed since when it ran.
+        if lease.state == LeaseState::Releasing && lease.meter.started_at.is_none() {
+            lease.meter.start(None, launched_at);
+        }
         lease.meter.stop(None, first);
         self.node_died("the provider no longer knows the node")?;
         self.end_lease(LeaseState::Released, Evidence::AbsentReads { node: node.clone(), reads })
@@ -452,6 +471,11 @@ impl Work<'_> {
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.last_error = None;
         match answer {
+            Terminated::Requested if Sabotage::ReleaseWithoutEvidence.is_on() => {
+                let (node, call) = (node.clone(), "terminate".to_owned());
+                let evidence = Evidence::TerminalRead { node, at: now, call, stopped_at: None };
+                self.end_lease(LeaseState::Released, evidence)
+            }
             // Gone, but when it began to bill was never read: a read may still tell.
             Terminated::Gone { .. }
                 if lease.capabilities.states_times && lease.meter.awaits_provider_start() =>
@@ -479,6 +503,13 @@ impl Work<'_> {
     }
 
     fn release_failed(&mut self, error: &ProviderError) -> Result<(), StepError> {
+        if Sabotage::TerminateGivenUp.is_on()
+            && let Some(lease) = self.lease.as_ref().filter(|lease| lease.release_failures >= 2)
+        {
+            let reads = vec![self.now()];
+            let evidence = lease.node.clone().map(|node| Evidence::AbsentReads { node, reads });
+            return evidence.map_or(Ok(()), |e| self.end_lease(LeaseState::Released, e));
+        }
         if let Some(lease) = &mut self.lease {
             lease.last_error = Some(error.to_string());
             // "Not found" may be lag: only reads over the settle window prove it.

@@ -1,0 +1,187 @@
+//! What becomes of each provider call: decided by the seed, the verb and the number of the call
+//! alone, so that taking away one fault leaves the others as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use runwhere_model::ErrorKind;
+use runwhere_providers::testing::{Outcome, Verb};
+
+use crate::rng::Rng;
+
+/// What can become of a call.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Class {
+    Ok,
+    DoneReplyLost,
+    NotDoneReplyLost,
+    FailedButDone,
+    Refused,
+    ServerError,
+    Throttled,
+    Auth,
+    /// Answered before the caller gives up.
+    Slow,
+    /// Answered after that, if anybody is still there.
+    Late,
+    CapacityLater,
+    Surplus,
+    AckButLives,
+    Incomplete,
+    /// A launch makes nothing, and its answer cannot be understood.
+    NoneMade,
+    Duplicates,
+    /// A listing misses a row and does not know it.
+    Gap,
+}
+
+impl Class {
+    /// Classes that a call of a verb can have.
+    pub(crate) fn of(verb: Verb) -> &'static [Self] {
+        use Class as C;
+        match verb {
+            Verb::Launch => &[
+                C::Ok,
+                C::DoneReplyLost,
+                C::NotDoneReplyLost,
+                C::FailedButDone,
+                C::Refused,
+                C::ServerError,
+                C::Throttled,
+                C::Auth,
+                C::Slow,
+                C::Late,
+                C::CapacityLater,
+                C::Surplus,
+                C::NoneMade,
+            ],
+            Verb::Terminate => &[
+                C::Ok,
+                C::DoneReplyLost,
+                C::NotDoneReplyLost,
+                C::FailedButDone,
+                C::Refused,
+                C::ServerError,
+                C::Throttled,
+                C::Auth,
+                C::Slow,
+                C::Late,
+                C::AckButLives,
+            ],
+            Verb::Find | Verb::Nodes => &[
+                C::Ok,
+                C::NotDoneReplyLost,
+                C::ServerError,
+                C::Throttled,
+                C::Auth,
+                C::Slow,
+                C::Late,
+                C::Incomplete,
+                C::Duplicates,
+                C::Gap,
+            ],
+            Verb::Describe | Verb::Offers | Verb::Usage => &[
+                C::Ok,
+                C::NotDoneReplyLost,
+                C::ServerError,
+                C::Throttled,
+                C::Auth,
+                C::Slow,
+                C::Late,
+            ],
+        }
+    }
+
+    fn outcome(self, verb: Verb, rng: &Rng) -> Outcome {
+        let refusals = [ErrorKind::Capacity, ErrorKind::Quota, ErrorKind::Conflict];
+        let kind = *rng.one_of(&refusals);
+        let after = |seconds: u64| Duration::from_millis(rng.below(seconds * 1000));
+        let then = || {
+            let then = [Outcome::Ok, Outcome::DoneReplyLost, Outcome::NotDoneReplyLost];
+            Box::new(rng.one_of(&then).clone())
+        };
+        match self {
+            Self::Ok => Outcome::Ok,
+            Self::DoneReplyLost => Outcome::DoneReplyLost,
+            Self::NotDoneReplyLost => Outcome::NotDoneReplyLost,
+            Self::FailedButDone => Outcome::FailedButDone(kind),
+            Self::Refused if verb == Verb::Launch => match rng.below(8) {
+                0 => Outcome::FailedNotDone(ErrorKind::Balance),
+                1 => Outcome::FailedNotDone(ErrorKind::Invalid),
+                _ => Outcome::FailedNotDone(kind),
+            },
+            Self::Refused => Outcome::FailedNotDone(ErrorKind::Conflict),
+            Self::ServerError => Outcome::FailedNotDone(ErrorKind::Transient),
+            Self::Throttled => Outcome::Throttle(rng.percent(50).then(|| after(60))),
+            Self::Auth => Outcome::Auth,
+            Self::Slow => Outcome::Delay(after(90), then()),
+            Self::Late => Outcome::Delay(after(120) + Duration::from_secs(110), then()),
+            Self::CapacityLater => Outcome::CapacityLater,
+            Self::Surplus => Outcome::Surplus(1 + u32::from(rng.percent(50))),
+            Self::AckButLives => Outcome::AckButLives,
+            Self::Incomplete => Outcome::Incomplete,
+            Self::NoneMade => Outcome::NoneMade,
+            Self::Duplicates => Outcome::Duplicates,
+            Self::Gap => Outcome::Gap,
+        }
+    }
+}
+
+/// A call: its verb and how many of that verb came before it.
+pub(crate) type CallNumber = (Verb, u64);
+
+/// The faults of a plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    seed: u64,
+    /// So many of 100 calls go wrong ...
+    percent: u64,
+    /// ... among the first so many of each verb.
+    horizon: u64,
+    /// Only these verbs, if any is named.
+    only: Option<Verb>,
+    /// Calls that go right after all.
+    pub(crate) spared: BTreeSet<CallNumber>,
+    /// Calls that go wrong in this way.
+    named: BTreeMap<CallNumber, Class>,
+}
+
+impl Faults {
+    pub(crate) fn of(rng: &Rng) -> Self {
+        let percent = *rng.one_of(&[0, 10, 20, 40, 60, 90]);
+        let only = *rng.one_of(&[Some(Verb::Launch), Some(Verb::Terminate), None, None, None]);
+        let horizon = if only.is_some() { 60 } else { 5 + rng.below(40) };
+        Self { seed: rng.next(), percent, horizon, only, ..Self::default() }
+    }
+
+    /// These calls and no others.
+    pub(crate) fn named(calls: &[(Verb, u64, Class)]) -> Self {
+        let named = calls.iter().map(|(verb, number, class)| ((*verb, *number), *class));
+        Self { named: named.collect(), ..Self::default() }
+    }
+
+    /// What becomes of a call.
+    pub(crate) fn of_call(&self, (verb, number): CallNumber) -> (Class, Outcome) {
+        let rng = Rng::new(self.seed, number * 16 + verb as u64 + 1);
+        let wrong = number < self.horizon
+            && self.only.is_none_or(|only| only == verb)
+            && rng.percent(self.percent)
+            && !self.spared.contains(&(verb, number));
+        let classes = Class::of(verb);
+        // The first one is that it works.
+        let class = if wrong { classes[1 + rng.index(classes.len() - 1)] } else { Class::Ok };
+        let class = match class {
+            // No cloud misses the same row in list after list.
+            Class::Gap if number % 4 != 0 => Class::Incomplete,
+            class => self.named.get(&(verb, number)).copied().unwrap_or(class),
+        };
+        (class, class.outcome(verb, &rng))
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,85 @@
+//! Many runs on all cores; each run has a thread for itself from its beginning to its end.
+
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::coverage::Coverage;
+use crate::invariant::{Invariant, Violation};
+use crate::plan::Plan;
+use crate::run::{Report, Tally, run_plan};
+
+/// So many failures say enough.
+const ENOUGH: usize = 10;
+/// One in so many plans is run twice.
+const AGAIN: usize = 50;
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Runs.
+    pub runs: u64,
+    /// What was visited.
+    pub coverage: Coverage,
+    /// Numbers.
+    pub tally: Tally,
+    /// Plans that failed, and how.
+    pub(crate) failed: Vec<(Plan, Vec<Violation>)>,
+}
+
+impl Summary {
+    /// How many runs failed.
+    pub fn failures(&self) -> usize {
+        self.failed.len()
+    }
+}
+
+/// Runs plans on so many threads (as many as there are cores when `None`).
+pub(crate) fn run_all(
+    count: usize,
+    plan: impl Fn(usize) -> Plan + Sync,
+    threads: Option<usize>,
+) -> Summary {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let (next, summary) = (AtomicUsize::new(0), Mutex::new(Summary::default()));
+    let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        for _ in 0..threads.unwrap_or(cores) {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    if place >= count || lock().failed.len() >= ENOUGH {
+                        return;
+                    }
+                    let plan = plan(place);
+                    let mut report = run_safely(&plan);
+                    if place % AGAIN == 0 && run_safely(&plan).hash != report.hash {
+                        let broken = "two runs of one plan were not the same";
+                        report.wrong.push(Invariant::Sound.broken(broken));
+                    }
+                    let mut summary = lock();
+                    summary.runs += 1;
+                    summary.coverage.add(&report.coverage);
+                    summary.tally.add(&report.tally);
+                    if !report.wrong.is_empty() {
+                        summary.failed.push((plan, report.wrong));
+                    }
+                }
+            });
+        }
+    });
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run whose panic is a violation like others.
+pub(crate) fn run_safely(plan: &Plan) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run_plan(plan.clone(), false))).unwrap_or_else(|cause| {
+        let said = cause.downcast_ref::<String>().cloned();
+        let said = said.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let broken = Invariant::Sound.broken(said.unwrap_or_default());
+        Report { wrong: vec![broken], ..Report::empty(plan.seed) }
+    })
+}

@@ -1,0 +1,173 @@
+//! The crash sweep: each scenario is run once to count its effects (provider calls and commits),
+//! then again and again with a process that ends before one, after it before its answer, and after
+//! the answer before anything is written; and with two such ends.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runwhere_providers::testing::{SimProfile, Verb};
+use rust_decimal::Decimal;
+
+use crate::fault::{Class, Faults};
+use crate::fleet::{Summary, run_all, run_safely};
+use crate::fuse::{CrashPoint, Moment};
+use crate::plan::{Act, Plan, PlannedJob, What};
+use crate::rng::Rng;
+
+/// Pairs of ends for each scenario.
+const PAIRS: u64 = 100;
+
+/// What the sweep came to.
+#[derive(Debug)]
+pub struct Sweep {
+    /// Each scenario with the number of its effects.
+    pub scenarios: Vec<(&'static str, u64)>,
+    /// Its runs.
+    pub summary: Summary,
+}
+
+/// Sweeps over all scenarios.
+pub fn sweep(threads: Option<usize>) -> Sweep {
+    let mut plans = Vec::new();
+    let mut counts = Vec::new();
+    for (name, plan) in scenarios() {
+        let whole = run_safely(&plan);
+        let effects = whole.tally.effects;
+        counts.push((name, effects));
+        plans.push(plan.clone());
+        let point = |effect, moment| CrashPoint { effect, moment };
+        for effect in 0..effects {
+            for moment in Moment::ALL {
+                plans.push(Plan { crashes: vec![point(effect, moment)], ..plan.clone() });
+            }
+        }
+        let rng = Rng::new(effects, 6);
+        for _ in 0..PAIRS {
+            // The second one counts on from the first: it can meet the recovery.
+            let first = rng.below(effects);
+            let second = first + 1 + rng.below(effects);
+            let points = [first, second].map(|effect| point(effect, *rng.one_of(&Moment::ALL)));
+            plans.push(Plan { crashes: points.to_vec(), ..plan.clone() });
+        }
+    }
+    let summary = run_all(plans.len(), |place| plans[place].clone(), threads);
+    Sweep { scenarios: counts, summary }
+}
+
+fn scenarios() -> Vec<(&'static str, Plan)> {
+    use Class as C;
+    let token = SimProfile::token;
+    let after = |seconds, what| Act { at: Duration::from_secs(seconds), what };
+    let submit = || after(1, What::Submit(0));
+    let faults = Faults::named;
+    let plain = |profile| plan(profile, vec![submit()], Faults::default());
+    let mut all = vec![
+        ("a run from its beginning to its end", plain(token())),
+        ("nothing but a label tells whose a node is", plain(SimProfile::label_only())),
+        (
+            "the answer of the launch is lost",
+            plan(
+                SimProfile::unique_name(),
+                vec![submit()],
+                faults(&[(Verb::Launch, 0, C::DoneReplyLost)]),
+            ),
+        ),
+        (
+            "the launch is lost on its way",
+            plan(
+                SimProfile::label_only(),
+                vec![submit()],
+                faults(&[(Verb::Launch, 0, C::NotDoneReplyLost)]),
+            ),
+        ),
+        (
+            "an error that brings a node",
+            plan(
+                SimProfile::error_with_node(),
+                vec![submit()],
+                faults(&[(Verb::Launch, 0, C::FailedButDone)]),
+            ),
+        ),
+        (
+            "more nodes than asked for",
+            plan(token(), vec![submit()], faults(&[(Verb::Launch, 0, C::Surplus)])),
+        ),
+        (
+            "capacity that fails after the launch",
+            plan(
+                SimProfile::unique_name(),
+                vec![submit()],
+                faults(&[(Verb::Launch, 0, C::CapacityLater)]),
+            ),
+        ),
+        (
+            "a stop while the launch is under way",
+            plan(
+                token(),
+                vec![submit(), after(2, What::Stop(0))],
+                faults(&[(Verb::Launch, 0, C::Slow)]),
+            ),
+        ),
+        (
+            "stopped at work, resumed, deleted",
+            plan(
+                token(),
+                vec![
+                    submit(),
+                    after(60, What::Stop(0)),
+                    after(200, What::Resume(0)),
+                    after(300, What::Delete(0, true)),
+                ],
+                Faults::default(),
+            ),
+        ),
+        (
+            "the end is acknowledged, its answers are lost, the node lives on",
+            plan(
+                token(),
+                vec![submit(), after(50, What::Stop(0))],
+                faults(&[
+                    (Verb::Terminate, 0, C::AckButLives),
+                    (Verb::Terminate, 1, C::DoneReplyLost),
+                ]),
+            ),
+        ),
+        (
+            "a node that fails at work",
+            plan(token(), vec![submit(), after(70, What::NodeFails)], Faults::default()),
+        ),
+        ("three trials within a budget, on disk", plain(token())),
+    ];
+    if let Some((_, plan)) = all.last_mut() {
+        plan.jobs[0].trials = 3;
+        plan.budget = Some(Decimal::from(20));
+        plan.on_disk = true;
+    }
+    all
+}
+
+fn plan(profile: SimProfile, acts: Vec<Act>, faults: Faults) -> Plan {
+    // Shortly before the hour, so that a segment is cut at work.
+    let start = 1_767_225_600 + 3600 - 60;
+    let job = PlannedJob {
+        trials: 1,
+        offer: 1,
+        runs: Duration::from_secs(90),
+        exit_code: 0,
+        limit_seconds: None,
+        log_every: 30,
+    };
+    Plan {
+        seed: 0,
+        profile,
+        start: Timestamp::from_second(start).unwrap_or(Timestamp::UNIX_EPOCH),
+        replicas: 1,
+        on_disk: false,
+        slow_store: false,
+        budget: None,
+        jobs: vec![job],
+        acts,
+        faults,
+        crashes: Vec::new(),
+    }
+}
