@@ -5,7 +5,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use runwhere_engine::{FxRate, Unit};
-use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey};
+use runwhere_model::{Currency, GpuCount, GpuModelId, Offer, OfferCode, OfferKey, TrialId};
 
 /// Draws identifiers; the only source of randomness besides keys.
 pub trait Ids: fmt::Debug + Send + Sync + 'static {
@@ -64,6 +64,11 @@ pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {
     /// order, and closes the log once nothing can follow. Harmless when repeated; a failure is
     /// made up for by the next call.
     async fn observe(&self, unit: &Unit);
+
+    /// Trials whose logs are not closed, in a fixed order.
+    async fn unsealed(&self) -> Vec<TrialId> {
+        Vec::new()
+    }
 }
 
 /// A log that keeps no platform lines.

@@ -20,11 +20,14 @@ pub mod ledger;
 pub mod meter;
 pub mod policy;
 pub mod run;
+#[cfg(feature = "sabotage")]
 pub mod sabotage;
 pub mod stray;
 pub mod surplus;
 pub mod sweep;
 pub mod sweeper;
+#[cfg(feature = "sabotage")]
+pub mod tape;
 pub mod trial;
 pub mod unit;
 
@@ -40,6 +43,7 @@ pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
 pub use run::{FrozenImage, RunLimits, RunnerRun, Terms, TrialSpec};
+#[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
 pub use stray::{Stray, StrayCause, StrayOwner, StrayState, StrayStep};
 pub use surplus::Surplus;
@@ -52,3 +56,21 @@ pub use unit::{
     AgentEvent, AgentOrder, BudgetContext, Call, CallRef, Context, FreshLease, FxRate, Outcome,
     Step, StepError, Unit,
 };
+
+/// Whether the calling thread has a defect now, by its name in `sabotage::Sabotage`.
+#[cfg(feature = "sabotage")]
+#[macro_export]
+macro_rules! sabotage {
+    ($defect:ident) => {
+        $crate::sabotage::Sabotage::$defect.is_on()
+    };
+}
+
+/// Nothing has a defect but what is built with the feature `sabotage`.
+#[cfg(not(feature = "sabotage"))]
+#[macro_export]
+macro_rules! sabotage {
+    ($defect:ident) => {
+        false
+    };
+}

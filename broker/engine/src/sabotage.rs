@@ -1,7 +1,8 @@
-//! Defects that can be switched on one at a time, to show that the simulation catches each.
-//!
-//! Without the feature `sabotage` every question is a constant `false` and nothing of it is
-//! compiled into the program. With it the choice is the calling thread's.
+//! Defects that can be switched on one at a time, to show that the simulation catches each. The
+//! choice is the calling thread's. Compiled only with the feature `sabotage`; without it the macro
+//! of that name is the constant `false`.
+
+use std::cell::Cell;
 
 /// A defect that a broker could have.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -74,37 +75,16 @@ impl Sabotage {
     ];
 
     /// Whether the calling thread has this defect now.
-    #[cfg(not(feature = "sabotage"))]
-    #[inline(always)]
-    pub const fn is_on(self) -> bool {
-        false
+    pub fn is_on(self) -> bool {
+        CHOSEN.get() == Some(self)
     }
 
-    /// Whether the calling thread has this defect now.
-    #[cfg(feature = "sabotage")]
-    pub fn is_on(self) -> bool {
-        switch::CHOSEN.get() == Some(self)
+    /// Gives the calling thread a defect, or none.
+    pub fn choose(defect: Option<Self>) {
+        CHOSEN.set(defect);
     }
 }
 
-#[cfg(feature = "sabotage")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Sabotage;
-
-    thread_local! {
-        pub(super) static CHOSEN: Cell<Option<Sabotage>> = const { Cell::new(None) };
-    }
-
-    /// In every program that can be sabotaged, and in no other: looked for in shipped ones.
-    #[used]
-    static MARK: &str = "runwhere: this program can be sabotaged";
-
-    impl Sabotage {
-        /// Gives the calling thread a defect, or none.
-        pub fn choose(defect: Option<Self>) {
-            CHOSEN.set(defect);
-        }
-    }
+thread_local! {
+    static CHOSEN: Cell<Option<Sabotage>> = const { Cell::new(None) };
 }

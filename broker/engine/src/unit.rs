@@ -17,6 +17,8 @@ use crate::job::{EndReason, Job};
 use crate::lease::{CallKind, Lease, LeaseState, PriceSnapshot};
 use crate::ledger::UsageSegment;
 use crate::policy::Policy;
+#[cfg(feature = "sabotage")]
+use crate::tape::{self, Input};
 use crate::trial::{Desired, Output, Trial, TrialState};
 
 mod agent;
@@ -194,6 +196,8 @@ impl Unit {
     /// What is due now: moves the unit on and says which call to make, if any. Waking too early
     /// or twice is harmless.
     pub fn wake(self, context: &Context<'_>) -> Result<Step, StepError> {
+        #[cfg(feature = "sabotage")]
+        tape::keep(&self, || Input::Wake, context);
         let mut work = self.work(context);
         work.wake_lease()?;
         work.wake_trial()?;
@@ -219,6 +223,8 @@ impl Unit {
         outcome: &Outcome,
         context: &Context<'_>,
     ) -> Result<Step, StepError> {
+        #[cfg(feature = "sabotage")]
+        tape::keep(&self, || Input::Apply(made.clone(), tape::copy(outcome)), context);
         let mut work = self.work(context);
         work.outcome(made, outcome)?;
         work.finish()
@@ -232,6 +238,8 @@ impl Unit {
         event: &AgentEvent,
         context: &Context<'_>,
     ) -> Result<Step, StepError> {
+        #[cfg(feature = "sabotage")]
+        tape::keep(&self, || Input::Agent(lease.clone(), seq, event.clone()), context);
         let mut work = self.work(context);
         work.agent_event(lease, seq, event)?;
         work.finish()
@@ -253,6 +261,8 @@ impl Unit {
 
     /// A user wants it stopped. Harmless when it is ended or being stopped.
     pub fn stop(self, context: &Context<'_>) -> Result<Step, StepError> {
+        #[cfg(feature = "sabotage")]
+        tape::keep(&self, || Input::Stop, context);
         let mut work = self.work(context);
         work.want_end(Desired::Stop)?;
         work.finish()

@@ -8,7 +8,7 @@ use runwhere_agent::protocol::{
     Assignment, Desired, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION, PollReply,
     PollRequest, RedeemReply, RedeemRequest,
 };
-use runwhere_engine::{AgentOrder, Lease, Sabotage, StepError, Unit};
+use runwhere_engine::{AgentOrder, Lease, StepError, Unit, sabotage};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{LeaseId, TrialId};
 
@@ -74,7 +74,7 @@ impl AgentService for Agents {
                 RedeemReply { epoch: u64::from(lease.epoch), trial_id: lease.trial.to_string() };
             match &lease.agent.session_key_sha256 {
                 Some(known) if *known == key => return Ok(reply),
-                Some(_) if Sabotage::SecondKeyAccepted.is_on() => {}
+                Some(_) if sabotage!(SecondKeyAccepted) => {}
                 Some(_) => {
                     return Err(AgentRefusal::Conflict(
                         "the lease token was redeemed by another agent".into(),

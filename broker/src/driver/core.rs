@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use runwhere_engine::event::EVENT_VERSION;
 use runwhere_engine::{
     Block, Blocks, BudgetContext, Context, EventRecord, FreshLease, Job, Lease, Policy,
-    PriceSnapshot, Sabotage, Step, StepError, Subject, Trial, TrialState, Unit,
+    PriceSnapshot, Step, StepError, Subject, Trial, TrialState, Unit, sabotage,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
@@ -200,7 +200,7 @@ impl Core {
             drop(context);
             let transition = transition(&unit, &step, now);
             let changed = !transition.rows.is_empty() || !transition.events.is_empty();
-            if Sabotage::CallBeforeCommit.is_on()
+            if sabotage!(CallBeforeCommit)
                 && let Some(call) = &step.call
             {
                 self.spawn_call(step.unit.clone(), call.clone());
@@ -226,7 +226,7 @@ impl Core {
             points::entered(&unit, &step.unit, changed);
             self.tell_people(&step.events);
             // The call first: it is waited for, and telling can take its time.
-            if let Some(call) = step.call.filter(|_| !Sabotage::CallBeforeCommit.is_on()) {
+            if let Some(call) = step.call.filter(|_| !sabotage!(CallBeforeCommit)) {
                 self.spawn_call(step.unit.clone(), call);
             }
             self.tell(&step.unit, changed).await;

@@ -106,6 +106,7 @@ impl Core {
     /// Wakes what is due, for ever.
     pub async fn run(self: Arc<Self>) {
         let busy = Arc::clone(&self.busy);
+        tokio::spawn(Arc::clone(&self).close_logs());
         loop {
             let now = self.parts.clock.now();
             let pause = match self.wake_due(now, &busy).await {

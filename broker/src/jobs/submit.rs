@@ -1,6 +1,6 @@
 //! Accepting a job.
 
-use runwhere_engine::{Job, JobKind, JobSpec, Resumed, Sabotage, Trial, TrialState};
+use runwhere_engine::{Job, JobKind, JobSpec, Resumed, Trial, TrialState, sabotage};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{HourlyPrice, JobId, SyncId, TrialId};
 
@@ -167,7 +167,7 @@ impl Jobs {
             resumed,
             active: true,
             deleted_at: None,
-            idempotency_key: key.key.clone().filter(|_| !Sabotage::KeyNotKept.is_on()),
+            idempotency_key: key.key.clone().filter(|_| !sabotage!(KeyNotKept)),
             request_sha256: key.sha256.clone(),
         };
         let trial = Trial::queued(trial_id, &job, 0);

@@ -154,6 +154,22 @@ impl Logs {
         Ok(Export::new(self.log(trial).await?, stream))
     }
 
+    /// The trials that have logs, in the order of their ids.
+    async fn trials(&self) -> Result<Vec<TrialId>, LogError> {
+        let shared = Arc::clone(&self.shared);
+        let list = move || -> Result<Vec<TrialId>, LogError> {
+            let mut trials = Vec::new();
+            for entry in std::fs::read_dir(&shared.root)? {
+                let name = entry?.file_name();
+                let id = name.to_str().and_then(|name| name.strip_prefix("t-"));
+                trials.extend(id.and_then(|id| TrialId::new(id).ok()));
+            }
+            trials.sort();
+            Ok(trials)
+        };
+        if self.shared.inline { list() } else { disk::blocking(list).await? }
+    }
+
     async fn with<T: Send + 'static>(
         &self,
         trial: &TrialId,
@@ -203,6 +219,27 @@ impl Shared {
 impl PlatformLog for Logs {
     async fn observe(&self, unit: &Unit) {
         observe(self, self.shared.clock.as_ref(), unit).await;
+    }
+
+    async fn unsealed(&self) -> Vec<TrialId> {
+        let trials = match self.trials().await {
+            Ok(trials) => trials,
+            Err(error) => {
+                tracing::warn!(%error, "The logs could not be listed");
+                return Vec::new();
+            }
+        };
+        let mut unsealed = Vec::new();
+        for trial in trials {
+            match self.state(&trial).await {
+                Ok(state) if state.sealed => {}
+                Ok(_) => unsealed.push(trial),
+                Err(error) => {
+                    tracing::warn!(trial.id = %trial, %error, "A log could not be read");
+                }
+            }
+        }
+        unsealed
     }
 }
 

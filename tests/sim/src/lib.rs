@@ -6,6 +6,8 @@
 //! hidden truth. `docs/simulation.md` tells how to run and read it.
 
 mod agent;
+#[cfg(feature = "sabotage")]
+mod bench;
 mod catalogue;
 mod check;
 mod cloud;
@@ -29,6 +31,8 @@ mod trace;
 mod user;
 mod world;
 
+#[cfg(feature = "sabotage")]
+pub use bench::{Pace, bench};
 pub use coverage::Coverage;
 pub use fleet::Summary;
 pub use invariant::{Invariant, Violation};

@@ -33,6 +33,10 @@ struct Arguments {
     #[cfg(feature = "sabotage")]
     #[arg(long)]
     sabotage: bool,
+    /// Takes the recorded steps of so many seeds again, and says how many it takes in a second.
+    #[cfg(feature = "sabotage")]
+    #[arg(long)]
+    bench: Option<u64>,
     /// How many runs at a time [default: one for each core].
     #[arg(long)]
     threads: Option<usize>,
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
     }
     let mut good = true;
     #[cfg(feature = "sabotage")]
-    let others = arguments.sweep || arguments.sabotage;
+    let others = arguments.sweep || arguments.sabotage || arguments.bench.is_some();
     #[cfg(not(feature = "sabotage"))]
     let others = arguments.sweep;
     match arguments.seeds {
@@ -59,6 +63,10 @@ fn main() -> ExitCode {
     #[cfg(feature = "sabotage")]
     if arguments.sabotage {
         good &= sabotage(&arguments);
+    }
+    #[cfg(feature = "sabotage")]
+    if let Some(seeds) = arguments.bench {
+        bench(seeds);
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -135,4 +143,13 @@ fn sabotage(arguments: &Arguments) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
     println!("{} defects in {seconds:.1} s, {through} got through\n", caught.len());
     through == 0
+}
+
+#[cfg(feature = "sabotage")]
+fn bench(seeds: u64) {
+    let (all, kinds) = runwhere_sim::bench(seeds);
+    println!("{} steps of {seeds} seeds: {} a second", all.steps, all.per_second());
+    for (name, pace) in kinds {
+        println!("  {:>8} {name}: {} a second", pace.steps, pace.per_second());
+    }
 }

@@ -37,10 +37,14 @@ impl Search {
             helped |= self.take(change);
         }
         for place in (0..self.best.acts.len()).rev() {
-            helped |= self.take(|plan| drop(plan.acts.remove(place)));
+            helped |= self.take(|plan| {
+                plan.acts.remove(place);
+            });
         }
         for place in (0..self.best.crashes.len()).rev() {
-            helped |= self.take(|plan| drop(plan.crashes.remove(place)));
+            helped |= self.take(|plan| {
+                plan.crashes.remove(place);
+            });
         }
         for place in 0..self.best.jobs.len() {
             helped |= self.take(|plan| plan.jobs[place].trials = 1);
@@ -49,7 +53,9 @@ impl Search {
         let all = fired.clone();
         helped |= self.take(|plan| plan.faults.spared.extend(all));
         for call in fired.into_iter().rev() {
-            helped |= self.take(|plan| drop(plan.faults.spared.insert(call)));
+            helped |= self.take(|plan| {
+                plan.faults.spared.insert(call);
+            });
         }
         helped
     }

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::{StepError, Work};
 use crate::job::EndReason;
 use crate::lease::LeaseState;
-use crate::sabotage::Sabotage;
 use crate::trial::{Desired, Exit, ExitCause, LogSeal, Output, OutputState, TrialState};
 
 /// What the agent is to do.
@@ -106,7 +105,7 @@ impl Work<'_> {
         if let AgentEvent::Output(output) = event {
             self.outputs.push(output.clone());
         }
-        if self.trial.state.is_terminal() && !Sabotage::EndOverwritten.is_on() {
+        if self.trial.state.is_terminal() && !crate::sabotage!(EndOverwritten) {
             return Ok(());
         }
         if self.is_given_up() {

@@ -10,7 +10,6 @@ use super::{StepError, Work, add, backoff, call_of};
 use crate::evidence::Evidence;
 use crate::job::EndReason;
 use crate::lease::{CallKind, InFlight, Lease, LeaseState};
-use crate::sabotage::Sabotage;
 use crate::trial::TrialState;
 
 /// Longest pause between reads of a node whose agent has not reported.
@@ -29,7 +28,7 @@ impl Work<'_> {
         self.alert_when_overdue();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(call) = &lease.in_flight {
-            if Sabotage::CallAwaitedForEver.is_on() {
+            if crate::sabotage!(CallAwaitedForEver) {
                 return Ok(());
             }
             let other = call.owner != self.context.owner;
@@ -57,7 +56,7 @@ impl Work<'_> {
                 );
                 self.call(CallKind::Find)
             }
-            LeaseState::Unknown if Sabotage::FreshTokenPerRetry.is_on() => {
+            LeaseState::Unknown if crate::sabotage!(FreshTokenPerRetry) => {
                 if let Some(lease) = &mut self.lease {
                     lease.token.push('x');
                 }
@@ -116,7 +115,7 @@ impl Work<'_> {
             Some(price)
                 if price.price.currency == lease.ceiling.currency
                     && price.price.amount <= lease.ceiling.amount => {}
-            Some(_) if Sabotage::CeilingNotRechecked.is_on() => {}
+            Some(_) if crate::sabotage!(CeilingNotRechecked) => {}
             Some(_) => {
                 self.end((TrialState::Failed, EndReason::PriceChanged))?;
                 return self.end_lease(LeaseState::Void, nothing);
@@ -179,7 +178,7 @@ impl Work<'_> {
         }
         self.note_silence(heard);
         let Some(lease) = &mut self.lease else { return Ok(()) };
-        let lost_after = match Sabotage::SilenceAsLoss.is_on() {
+        let lost_after = match crate::sabotage!(SilenceAsLoss) {
             true => policy.agent_silence,
             false => policy.agent_lost,
         };
@@ -336,7 +335,7 @@ impl Lease {
         }
         if state.started_at.is_some() || running {
             let noticed = state.started_at.and(Some(now));
-            match Sabotage::SegmentOpenedAtNoticing.is_on() {
+            match crate::sabotage!(SegmentOpenedAtNoticing) {
                 true => self.meter.start(noticed, now),
                 false => self.meter.start(state.started_at, now),
             }

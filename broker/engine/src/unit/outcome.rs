@@ -13,7 +13,6 @@ use crate::hold::HOLD_POLL;
 use crate::job::EndReason;
 use crate::lease::{CallKind, LeaseState};
 use crate::meter::{Meter, fits};
-use crate::sabotage::Sabotage;
 use crate::trial::TrialState;
 
 /// Every so many fruitless reads a termination is asked for again.
@@ -204,7 +203,7 @@ impl Work<'_> {
             lease.add_surplus(node, None, now);
         }
         let pending = matches!(lease.state, LeaseState::Launching | LeaseState::Unknown);
-        let effect = match Sabotage::RelaunchWithoutFind.is_on() {
+        let effect = match crate::sabotage!(RelaunchWithoutFind) {
             true => Effect::None,
             false => error.effect,
         };
@@ -295,7 +294,7 @@ impl Work<'_> {
         // Absence, and the end of a node of another name, mean something only while no node is
         // known; an incomplete or untimely reading proves nothing.
         let unknown = lease.state == LeaseState::Unknown && lease.node.is_none();
-        let complete = found.complete || Sabotage::IncompleteListAsProof.is_on();
+        let complete = found.complete || crate::sabotage!(IncompleteListAsProof);
         let (true, Some(read_at)) = (unknown && complete, read_at) else {
             return match (unknown, read_at) {
                 (true, Some(_)) => self.read_again(None),
@@ -318,7 +317,7 @@ impl Work<'_> {
         let begun = lease.since.max(heard);
         lease.absent_reads.retain(|at| *at > begun || heard <= lease.since);
         let capabilities = &lease.capabilities;
-        let (wanted, settle) = match Sabotage::OneEmptyListAsProof.is_on() {
+        let (wanted, settle) = match crate::sabotage!(OneEmptyListAsProof) {
             true => (1, std::time::Duration::ZERO),
             false => (capabilities.absent_reads, capabilities.settle),
         };
@@ -397,7 +396,7 @@ impl Work<'_> {
             return self.never_ran(state, call);
         }
         let noticed = state.stopped_at.and(Some(now));
-        match Sabotage::SegmentClosedAtNoticing.is_on() {
+        match crate::sabotage!(SegmentClosedAtNoticing) {
             true => lease.meter.stop(noticed, now),
             false => lease.meter.stop(state.stopped_at, now),
         }
@@ -449,7 +448,7 @@ impl Work<'_> {
         let launched_at = lease.launched_at.unwrap_or(lease.intended_at);
         let first = lease.absent_reads.first().copied().unwrap_or(read_at);
         let capabilities = &lease.capabilities;
-        let (wanted, settle) = match Sabotage::OneNotFoundAsProof.is_on() {
+        let (wanted, settle) = match crate::sabotage!(OneNotFoundAsProof) {
             true => (1, std::time::Duration::ZERO),
             false => (capabilities.absent_reads, capabilities.settle),
         };
@@ -471,7 +470,7 @@ impl Work<'_> {
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.last_error = None;
         match answer {
-            Terminated::Requested if Sabotage::ReleaseWithoutEvidence.is_on() => {
+            Terminated::Requested if crate::sabotage!(ReleaseWithoutEvidence) => {
                 let (node, call) = (node.clone(), "terminate".to_owned());
                 let evidence = Evidence::TerminalRead { node, at: now, call, stopped_at: None };
                 self.end_lease(LeaseState::Released, evidence)
@@ -503,7 +502,7 @@ impl Work<'_> {
     }
 
     fn release_failed(&mut self, error: &ProviderError) -> Result<(), StepError> {
-        if Sabotage::TerminateGivenUp.is_on()
+        if crate::sabotage!(TerminateGivenUp)
             && let Some(lease) = self.lease.as_ref().filter(|lease| lease.release_failures >= 2)
         {
             let reads = vec![self.now()];

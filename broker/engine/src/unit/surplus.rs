@@ -12,7 +12,6 @@ use crate::evidence::Evidence;
 use crate::lease::{CallKind, Lease, LeaseState};
 use crate::meter::{Bill, Meter, cut_meter};
 use crate::policy::Policy;
-use crate::sabotage::Sabotage;
 use crate::surplus::Surplus;
 
 impl Work<'_> {
@@ -177,7 +176,7 @@ impl Lease {
     /// Takes note of a node beyond the one wanted.
     pub(super) fn add_surplus(&mut self, node: &NodeId, state: Option<&NodeState>, now: Timestamp) {
         let own = self.node.as_ref() == Some(node);
-        if own && self.evidence.is_none() || Sabotage::SurplusForgotten.is_on() {
+        if own && self.evidence.is_none() || crate::sabotage!(SurplusForgotten) {
             return;
         }
         let known = self.surplus.iter().position(|surplus| surplus.node == *node);

@@ -10,7 +10,6 @@ use super::{EndOf, StepError, Work, add, backoff, nothing_launched};
 use crate::job::EndReason;
 use crate::lease::{AgentSession, Lease, LeaseState};
 use crate::meter::Meter;
-use crate::sabotage::Sabotage;
 use crate::trial::{Desired, OutputState, TrialState};
 
 /// Why nothing is launched after a restore.
@@ -66,7 +65,7 @@ impl Work<'_> {
         let terms = self.job.terms(self.trial.index);
         let ceiling = terms.ceiling;
         let above = price.price.currency != ceiling.currency
-            || price.price.amount > ceiling.amount && !Sabotage::CeilingNotRechecked.is_on();
+            || price.price.amount > ceiling.amount && !crate::sabotage!(CeilingNotRechecked);
         if above {
             return self.end((TrialState::Failed, EndReason::PriceChanged));
         }
@@ -115,14 +114,12 @@ impl Work<'_> {
         };
         let offer = lease.offer.clone();
         let hour = price.price.amount;
-        let reserved =
-            self.with_budget(
-                price.price.currency,
-                |budget, rate| match Sabotage::BudgetNotReserved.is_on() {
-                    true => Ok(()),
-                    false => budget.reserve(&lease.id, hour.saturating_mul(rate)),
-                },
-            );
+        let reserved = self.with_budget(price.price.currency, |budget, rate| {
+            match crate::sabotage!(BudgetNotReserved) {
+                true => Ok(()),
+                false => budget.reserve(&lease.id, hour.saturating_mul(rate)),
+            }
+        });
         let limited = self.context.budget.as_ref().is_some_and(|b| b.budget.limit.is_some());
         match reserved {
             Some(Err(exceeded)) => {
@@ -281,7 +278,7 @@ impl Work<'_> {
 
     /// Ends the trial; the first end stays.
     pub(crate) fn end(&mut self, (state, reason): EndOf) -> Result<(), StepError> {
-        if self.trial.state.is_terminal() && !Sabotage::EndOverwritten.is_on() {
+        if self.trial.state.is_terminal() && !crate::sabotage!(EndOverwritten) {
             return Ok(());
         }
         self.trial.ended_at = Some(self.now());
@@ -301,7 +298,7 @@ impl Work<'_> {
             Some(lease) if !lease.state.is_terminal() => {
                 lease.release_wanted = true;
                 lease.next_at = Some(self.context.now);
-                self.trial.cleanup_confirmed |= Sabotage::CleanUpConfirmedTooEarly.is_on();
+                self.trial.cleanup_confirmed |= crate::sabotage!(CleanUpConfirmedTooEarly);
             }
             Some(_) => self.trial.cleanup_confirmed = true,
             None => {
