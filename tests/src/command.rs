@@ -209,6 +209,11 @@ impl Running {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
+    /// The exit code of a program that has ended by itself.
+    pub fn code(&mut self) -> Option<i32> {
+        self.child.try_wait().ok().flatten().and_then(|status| status.code())
+    }
+
     /// Waits for the end.
     ///
     /// # Panics

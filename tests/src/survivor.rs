@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// How long any one thing may take, with all deaths and restarts in it.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A server that is started again whenever it has died, with a caller whose every request is repeated until an answer
 /// comes.

@@ -5,14 +5,15 @@
 
 use runwhere_failpoint::{ARMED_VARIABLE, FOLDER_VARIABLE, MARK};
 use runwhere_tests::{
-    LocalMeter, Project, STEADY_PROGRAM, ServerOptions, Survivor, billed_microseconds, eventually,
-    failpoint_bin, meters,
+    LocalMeter, Project, Runner, Running, STEADY_PROGRAM, ServerOptions, Survivor,
+    billed_microseconds, eventually, failpoint_bin, meters,
 };
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Prints some lines and keeps its own copy, written first: what was printed is always in it. Leaves two files behind.
@@ -81,6 +82,8 @@ const fn scenario(
 struct Kill {
     point: String,
     nth: u32,
+    /// An agent is started again at once, as a node does that was rebooted.
+    again: bool,
 }
 
 impl Kill {
@@ -114,6 +117,36 @@ fn trace(folder: &Path) -> BTreeMap<String, u32> {
         *counts.entry(line.to_owned()).or_default() += 1;
     }
     counts
+}
+
+/// Starts the agent of the newest node again once `mark` says that one was killed, until `over`.
+fn start_agent_again(
+    data_dir: &Path,
+    marks: &Path,
+    mark: &Path,
+    over: &AtomicBool,
+) -> Option<Running> {
+    while !mark.is_file() {
+        if over.load(Ordering::Relaxed) {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let meter = meters(data_dir).pop().expect("an agent's node has a meter");
+    let folder = meter.path.parent().expect("a node's folder");
+    let node = folder.file_name().expect("its name").to_string_lossy().into_owned();
+    let mut runner = Runner::new(&failpoint_bin(), folder, folder);
+    runner.set("RUNWHERE_NODE_ID", node).set(FOLDER_VARIABLE, marks);
+    let start = || runner.start(&["agent", "--node-dir", &folder.to_string_lossy()]);
+    let mut agent = start();
+    while !over.load(Ordering::Relaxed) {
+        // One that comes before the killed one is quite gone says that another runs.
+        if agent.code() == Some(1) {
+            agent = start();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(agent)
 }
 
 /// Runs one job from a first start to a confirmed release while processes die, and checks that nothing was lost,
@@ -157,12 +190,26 @@ fn run(scenario: &Scenario, kill: Option<&Kill>) -> Option<BTreeMap<String, u32>
     if early || scenario.course == Course::Stopped {
         survivor.send("POST", &format!("/api/v1/jobs/{id}/stop"), &[], None).expect(200);
     }
-    let over = survivor.wait_over(&id);
+    let mark = kill.map(|kill| marks.path().join(format!("{}:{}", kill.point, kill.nth)));
+    let again = kill.is_some_and(|kill| kill.again);
+    let is_over = AtomicBool::new(false);
+    let (over, _agent) = std::thread::scope(|scope| {
+        let data_dir = survivor.server().data_dir().to_owned();
+        let agent = mark.as_ref().filter(|_| again).map(|mark| {
+            let (marks, is_over) = (marks.path(), &is_over);
+            scope.spawn(move || start_agent_again(&data_dir, marks, mark, is_over))
+        });
+        // Also where waiting fails, or the thread would wait for ever.
+        let over = catch_unwind(AssertUnwindSafe(|| survivor.wait_over(&id)));
+        is_over.store(true, Ordering::Relaxed);
+        let agent = agent.and_then(|thread| thread.join().expect("the agent is started"));
+        (over.unwrap_or_else(|panic| resume_unwind(panic)), agent)
+    });
 
     // The same job, once, and it ended as it should, or as a job whose node died under it.
     let found = (over["status"].as_str().unwrap_or(""), over["end_reason"].as_str().unwrap_or(""));
     let agent_died = kill.is_some_and(Kill::is_of_agent);
-    let lost = matches!(found, ("failed", "lost" | "node_failed"));
+    let lost = found == ("failed", "lost") || (!again && found == ("failed", "node_failed"));
     assert!(found == scenario.end || (agent_died && lost), "{over}");
     let listed = survivor.send("GET", "/api/v1/jobs", &[], None).expect(200);
     assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "{listed}");
@@ -181,11 +228,11 @@ fn run(scenario: &Scenario, kill: Option<&Kill>) -> Option<BTreeMap<String, u32>
         survivor.api().program_lines(&id).into_iter().map(|line| line + "\n").collect();
     let outputs = &over["outputs"];
     // The program may have ended well before the node died, which then took the rest with it and says so.
-    if lost || (agent_died && outputs["state"] == "failed") {
+    if lost || (agent_died && !again && outputs["state"] == "failed") {
         assert!(copy.starts_with(&stored), "stored {stored:?}, printed {copy:?}");
         assert!(lost || outputs["reason"].as_str().is_some_and(|why| !why.is_empty()), "{over}");
     } else {
-        assert_eq!(stored, copy, "the stored log is the program's copy");
+        assert_eq!(stored, copy, "the stored log is the program's copy: {over}");
         if found.1 == "succeeded" {
             assert_eq!((&outputs["state"], &outputs["files"]), (&json!("uploaded"), &json!(2)));
         }
@@ -211,8 +258,7 @@ fn run(scenario: &Scenario, kill: Option<&Kill>) -> Option<BTreeMap<String, u32>
         survivor.send("GET", &format!("/api/v1/jobs/{id}"), &[], None).expect(404);
     }
     // The last points lie behind everything that a user sees.
-    if let Some(Kill { point, nth }) = kill {
-        let mark = marks.path().join(format!("{point}:{nth}"));
+    if let Some(mark) = mark {
         let end = Instant::now() + Duration::from_secs(5);
         while !mark.is_file() {
             if Instant::now() > end {
@@ -292,7 +338,13 @@ fn kill_points_lose_nothing() {
             None => [1, count].into(),
             Some(_) => [1].into(),
         };
-        kills.extend(times.into_iter().map(|nth| (scenario, Kill { point: point.clone(), nth })));
+        for nth in times {
+            let kill = Kill { point: point.clone(), nth, again: false };
+            if kill.is_of_agent() {
+                kills.push((scenario, Kill { again: true, ..kill.clone() }));
+            }
+            kills.push((scenario, kill));
+        }
     }
     assert!(nowhere.is_empty(), "no scenario comes by {nowhere:?}");
     let traced = begun.elapsed();
@@ -307,7 +359,8 @@ fn kill_points_lose_nothing() {
     let mut missed = Vec::new();
     let mut longest = (Duration::ZERO, String::new());
     for ((scenario, kill), result) in kills.iter().zip(results) {
-        let name = format!("{}:{} ({})", kill.point, kill.nth, scenario.name);
+        let again = if kill.again { ", started again" } else { "" };
+        let name = format!("{}:{} ({}{again})", kill.point, kill.nth, scenario.name);
         match result {
             Err(_) => failed.push(name),
             Ok((false, _)) if kill.nth == 1 => failed.push(format!("{name}, not come by")),

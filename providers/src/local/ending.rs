@@ -69,8 +69,8 @@ impl Host {
         failpoint!("local.end.noted");
         let belongings = allocation.belongings();
         let agent = match &allocation.agent {
-            Some(agent) => agent.alive().then(|| agent.member()),
-            None => belongings.unrecorded_agent()?,
+            Some(agent) if agent.alive() => Some(agent.member()),
+            Some(_) | None => belongings.unrecorded_agent()?,
         };
         let known = Mutex::new(belongings.members(&BTreeSet::new())?);
         Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings, known })))

@@ -156,11 +156,13 @@ impl Allocation {
         }
     }
 
+    /// Whether an agent runs: the one that was noted, or another that carries the mark. One that was
+    /// started twice, or again by somebody else, is not the one that was noted.
     pub(super) fn agent_alive(&self) -> io::Result<bool> {
-        match &self.agent {
-            Some(agent) => Ok(agent.alive()),
-            None => Ok(self.belongings().unrecorded_agent()?.is_some()),
+        if self.agent.as_ref().is_some_and(AgentProcess::alive) {
+            return Ok(true);
         }
+        Ok(self.belongings().unrecorded_agent()?.is_some())
     }
 }
 

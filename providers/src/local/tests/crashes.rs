@@ -9,6 +9,7 @@ use std::time::Duration;
 use runwhere_model::{Effect, ErrorKind, NodeId, NodePhase, OfferScope, Stock, Terminated};
 
 use super::super::folder::{self, Grant};
+use super::super::process::AgentProcess;
 use super::super::{Local, meter};
 use super::{QUIET_AGENT, agent_pid, bench, config, end_all, kill, lease, request, runs, until};
 use crate::clock::{Clock, SystemClock};
@@ -68,6 +69,13 @@ async fn an_allocation_of_an_unrecorded_launch_is_seen_and_ended() {
         assert_eq!(bench.phase(&node).await, NodePhase::Running);
         assert_eq!(bench.local.launch(&request).await.unwrap().node, node);
     }
+    // The crash came so early that a second agent was started, which found the first and ended.
+    let mut second = Command::new("true").spawn().unwrap();
+    let ended = AgentProcess::of(second.id());
+    second.wait().unwrap();
+    folder::note_agent(&bench.folder_of(&node), &ended.unwrap()).unwrap();
+    assert_eq!(bench.phase(&node).await, NodePhase::Running);
+
     bench.local.terminate(&node).await.unwrap();
     assert!(!runs(pid));
     assert_eq!(bench.phase(&node).await, NodePhase::Gone);
