@@ -7,11 +7,15 @@
 pub mod aliyun;
 pub mod azure;
 pub mod clock;
+pub mod crusoe;
 pub mod digitalocean;
+pub mod gcp;
 pub mod http;
+pub mod huawei;
 pub mod lambda;
 pub mod local;
 mod metered;
+pub mod oci;
 pub mod provider;
 pub mod registry;
 pub mod runpod;

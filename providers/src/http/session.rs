@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::cache::CachedPage;
 use super::client::Http;
+use super::extract::Extract;
 use super::failure::{Failure, looks_like, sentence, shape_reason};
 use super::request::{InvalidRequest, Request};
 use crate::provider::Result;
@@ -87,7 +88,31 @@ impl<'a> Session<'a> {
         operation: &'static str,
         build: impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
     ) -> Result<Bytes> {
-        Ok(self.call(operation, &build, None).await?.body)
+        Ok(self.call(operation, &build, None, None).await?.body)
+    }
+
+    /// As [`json`](Self::json), with the value of one header of the answer (the next page's name).
+    pub async fn json_with<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        header: &HeaderName,
+        build: impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
+    ) -> Result<(T, Option<String>)> {
+        let answer = self.call(operation, &build, None, None).await?;
+        Ok((self.parse(operation, &answer.body)?, text(&answer.headers, header)))
+    }
+
+    /// As [`cached`](Self::cached), for files too large to hold: the answer is read through an extract,
+    /// and what it keeps is what is stored and returned. `key` names page and extract; a change of
+    /// the extract needs another key.
+    pub async fn extracted(
+        &self,
+        operation: &'static str,
+        key: &str,
+        build: impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
+        extract: &(dyn Fn() -> Box<dyn Extract> + Sync),
+    ) -> Result<Bytes> {
+        self.conditional(operation, key, &build, Some(extract)).await
     }
 
     /// Calls for a page that may have been read before: the stored body is returned where the
@@ -98,9 +123,19 @@ impl<'a> Session<'a> {
         key: &str,
         build: impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
     ) -> Result<Bytes> {
+        self.conditional(operation, key, &build, None).await
+    }
+
+    async fn conditional(
+        &self,
+        operation: &'static str,
+        key: &str,
+        build: &impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
+        extract: Option<&(dyn Fn() -> Box<dyn Extract> + Sync)>,
+    ) -> Result<Bytes> {
         let key = format!("{} {key}", self.http.provider);
         let stored = self.http.cache.load(&key);
-        let answer = self.call(operation, &build, stored.as_ref()).await?;
+        let answer = self.call(operation, build, stored.as_ref(), extract).await?;
         if answer.status == StatusCode::NOT_MODIFIED.as_u16()
             && let Some(stored) = stored
         {
@@ -122,6 +157,7 @@ impl<'a> Session<'a> {
         operation: &'static str,
         build: &impl Fn(Timestamp) -> std::result::Result<Request, InvalidRequest>,
         stored: Option<&CachedPage>,
+        extract: Option<&(dyn Fn() -> Box<dyn Extract> + Sync)>,
     ) -> Result<Answer> {
         let mut attempt = 0;
         loop {
@@ -129,7 +165,7 @@ impl<'a> Session<'a> {
             let request = build(self.http.clock.now()).and_then(|r| conditional(r, stored));
             let request = request
                 .map_err(|error| self.http.error(operation, ErrorKind::Invalid).because(error))?;
-            let failed = match self.attempt(request, stored.is_some()).await {
+            let failed = match self.attempt(request, stored.is_some(), extract).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -184,6 +220,7 @@ impl<'a> Session<'a> {
         &self,
         request: Request,
         may_be_same: bool,
+        extract: Option<&(dyn Fn() -> Box<dyn Extract> + Sync)>,
     ) -> std::result::Result<Answer, Failed> {
         let host = request.host();
         let sent = self
@@ -198,6 +235,10 @@ impl<'a> Session<'a> {
         let status = response.status();
         let retry_after = retry_after(response.headers(), self.http.clock.now());
         let headers = response.headers().clone();
+        if let Some(make) = extract.filter(|_| status == StatusCode::OK) {
+            let body = read_through(&host, &mut response, make()).await?;
+            return Ok(Answer { status: status.as_u16(), headers, body });
+        }
         let body = self.read(&host, &mut response).await.map_err(|mut failed| {
             failed.retry_after = retry_after;
             failed
@@ -248,17 +289,41 @@ impl<'a> Session<'a> {
                 Ok(Some(chunk)) if body.len() + chunk.len() > limit => return Err(too_long()),
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),
                 Ok(None) => return Ok(body.freeze()),
-                Err(error) if error.is_timeout() => {
-                    let cause = Failure::Timeout { host: host.to_owned() };
-                    return Err(Failed::again(ErrorKind::Transient, cause));
-                }
-                Err(_) => {
-                    let cause = Failure::Cut { host: host.to_owned(), bytes: body.len() };
-                    return Err(Failed::again(ErrorKind::Transient, cause));
-                }
+                Err(error) => return Err(broken(host, &error, body.len())),
             }
         }
     }
+}
+
+async fn read_through(
+    host: &str,
+    response: &mut reqwest::Response,
+    mut extract: Box<dyn Extract>,
+) -> std::result::Result<Bytes, Failed> {
+    let odd = |reason| {
+        let cause = Failure::Shape { host: host.to_owned(), reason };
+        Failed::final_(ErrorKind::Malformed, cause)
+    };
+    let mut read = 0;
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                read += chunk.len();
+                extract.feed(&chunk).map_err(odd)?;
+            }
+            Ok(None) => return extract.finish().map(Bytes::from).map_err(odd),
+            Err(error) => return Err(broken(host, &error, read)),
+        }
+    }
+}
+
+fn broken(host: &str, error: &reqwest::Error, bytes: usize) -> Failed {
+    let host = host.to_owned();
+    let cause = match error.is_timeout() {
+        true => Failure::Timeout { host },
+        false => Failure::Cut { host, bytes },
+    };
+    Failed::again(ErrorKind::Transient, cause)
 }
 
 fn conditional(

@@ -9,7 +9,10 @@ use super::settings::{SettingError, SourceSettings};
 use crate::clock::Clock;
 use crate::http::{Http, HttpClient, PageCache};
 use crate::provider::OfferSource;
-use crate::{aliyun, azure, digitalocean, lambda, runpod, tencent, vast, verda, vultr};
+use crate::{
+    aliyun, azure, crusoe, digitalocean, gcp, huawei, lambda, oci, runpod, tencent, vast, verda,
+    vultr,
+};
 
 /// What the sources are built with.
 pub struct SourceContext<'a> {
@@ -74,10 +77,14 @@ fn source(
             }
         },
         SourceSettings::Azure(settings) => Arc::new(azure::Azure::new(id, settings, context)?),
+        SourceSettings::Crusoe(settings) => Arc::new(crusoe::Crusoe::new(id, settings, context)?),
         SourceSettings::DigitalOcean(settings) => {
             Arc::new(digitalocean::DigitalOcean::new(id, settings, context)?)
         }
+        SourceSettings::Gcp(settings) => Arc::new(gcp::Gcp::new(id, settings, context)?),
+        SourceSettings::Huawei(settings) => Arc::new(huawei::Huawei::new(id, settings, context)?),
         SourceSettings::Lambda(settings) => Arc::new(lambda::Lambda::new(id, settings, context)?),
+        SourceSettings::Oci(settings) => Arc::new(oci::Oci::new(id, settings, context)?),
         SourceSettings::RunPod(settings) => Arc::new(runpod::RunPod::new(id, settings, context)?),
         SourceSettings::Tencent(settings) => {
             Arc::new(tencent::Tencent::new(id, settings, context)?)
@@ -93,6 +100,7 @@ fn source(
 pub fn public_settings() -> BTreeMap<ProviderId, SourceSettings> {
     [
         ("azure", SourceSettings::Azure(azure::Settings::default())),
+        ("oci", SourceSettings::Oci(oci::Settings::default())),
         ("runpod", SourceSettings::RunPod(runpod::Settings::default())),
         ("vast", SourceSettings::Vast(vast::Settings::default())),
         ("vultr", SourceSettings::Vultr(vultr::Settings::default())),

@@ -38,7 +38,7 @@ impl fmt::Debug for SecretSetting {
 
 impl SecretSetting {
     /// The credential of a setting, else of the first set variable of `variables`.
-    pub(crate) fn find(
+    pub fn find(
         setting: Option<&Self>,
         field: &'static str,
         variables: &[&str],
@@ -64,7 +64,7 @@ impl SecretSetting {
     }
 
     /// As [`find`](Self::find); a missing credential is an error that names where to put it.
-    pub(crate) fn need(
+    pub fn need(
         setting: Option<&Self>,
         field: &'static str,
         variables: &[&str],

@@ -5,7 +5,11 @@ use std::net::IpAddr;
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::{aliyun, azure, digitalocean, lambda, runpod, tencent, vast, verda, vultr};
+use super::secret::SecretSetting;
+use crate::{
+    aliyun, azure, crusoe, digitalocean, gcp, huawei, lambda, oci, runpod, tencent, vast, verda,
+    vultr,
+};
 
 /// A setting that cannot be used. Holds no secret.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -34,10 +38,18 @@ pub enum SourceSettings {
     Aws(AwsSettings),
     /// Microsoft Azure's public retail prices.
     Azure(azure::Settings),
+    /// Crusoe Cloud.
+    Crusoe(crusoe::Settings),
     /// DigitalOcean.
     DigitalOcean(digitalocean::Settings),
+    /// Google Cloud's public price catalogue.
+    Gcp(gcp::Settings),
+    /// Huawei Cloud.
+    Huawei(huawei::Settings),
     /// Lambda Cloud.
     Lambda(lambda::Settings),
+    /// Oracle Cloud Infrastructure.
+    Oci(oci::Settings),
     /// RunPod.
     RunPod(runpod::Settings),
     /// Tencent Cloud, Chinese or international site.
@@ -54,12 +66,16 @@ pub enum SourceSettings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AwsSettings {
-    /// Regions; empty = all that the price files list.
+    /// Regions, all of one partition (`cn-` regions are their own). None is not "all": each has a price
+    /// file of some hundred megabytes.
     pub regions: Vec<String>,
-    /// Partition: `aws` or `aws-cn`.
-    pub partition: Option<String>,
-    /// Read types, zones and spot prices from the account too; needs credentials.
+    /// Read types, zones and spot prices with an account too. Where no key stands here, the usual chain
+    /// of AWS finds it: variables, shared configuration, the machine's role.
     pub account: bool,
+    /// Access key id.
+    pub access_key_id: Option<SecretSetting>,
+    /// Secret access key.
+    pub secret_access_key: Option<SecretSetting>,
     /// Named profile of the shared configuration.
     pub profile: Option<String>,
     /// Another address of the EC2 API (tests, proxies).

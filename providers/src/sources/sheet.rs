@@ -198,9 +198,9 @@ impl SheetBuilder {
         self.validator = validator;
     }
 
-    /// Offers so far.
-    pub fn len(&self) -> usize {
-        self.offers.len()
+    /// Whether any row became an offer so far.
+    pub fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
     }
 
     /// Whether nothing was read so far.

@@ -27,6 +27,49 @@ pub(crate) struct Cloud {
 
 pub(crate) const CLOUDS: &[Cloud] = &[
     Cloud {
+        name: "huawei",
+        settings: r#"{"kind":"huawei","endpoint":"{base}","access_key":"id-of-tests","secret_key":"{secret}","projects":{"cn-north-4":"0123456789abcdef"}}"#,
+        answer: |asked| match asked.path.as_str() {
+            "/v1/0123456789abcdef/cloudservers/flavors" => {
+                Some(fixture("huawei/offers/flavors.json"))
+            }
+            "/v2/bills/ratings/on-demand-resources" => Some(fixture("huawei/offers/ratings.json")),
+            _ => None,
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "oci",
+        settings: r#"{"kind":"oci","endpoint":"{base}"}"#,
+        answer: |asked| match asked.path.as_str() {
+            "/products.json" => Some(fixture("oci/offers/products.json")),
+            "/shapes.json" => Some(fixture("oci/offers/shapes.json")),
+            _ => None,
+        },
+        currency: Some((r#""currencyCode": "USD""#, r#""currencyCode": "EUR""#)),
+    },
+    Cloud {
+        name: "crusoe",
+        // The secret in the form that Crusoe gives out.
+        settings: r#"{"kind":"crusoe","endpoint":"{base}","access_key":"id-of-tests","secret_key":"{secret}","project":"p-1"}"#,
+        answer: |asked| match asked.path.as_str() {
+            "/v1alpha5/projects/p-1/compute/vms/types" => Some(fixture("crusoe/offers/types.json")),
+            "/v1alpha5/capacities" => Some(fixture("crusoe/offers/capacities.json")),
+            _ => None,
+        },
+        currency: None,
+    },
+    Cloud {
+        name: "gcp",
+        settings: r#"{"kind":"gcp","endpoint":"{base}","api_key":"{secret}"}"#,
+        answer: |asked| {
+            let page = if asked.query.ends_with("pageToken=page2") { 2 } else { 1 };
+            (asked.path == "/v1/services/6F81-5844-456A/skus")
+                .then(|| fixture(&format!("gcp/offers/skus{page}.json")))
+        },
+        currency: Some((r#""currencyCode": "USD""#, r#""currencyCode": "EUR""#)),
+    },
+    Cloud {
         name: "aliyun",
         settings: r#"{"kind":"aliyun","endpoint":"{base}","access_key_id":"id-of-tests","access_key_secret":"{secret}"}"#,
         answer: aliyun,

@@ -404,6 +404,137 @@ async fn tencent_errors_come_with_status_200() {
 }
 
 #[tokio::test]
+async fn huawei_reads_cards_zones_and_ratings() {
+    let sheet = cloud("huawei").sheet().await;
+    for (key, want) in [
+        ("huawei/cn-north-4/cn-north-4a/on_demand/pi2.2xlarge.4", "t4 1 7.835 CNY/h in_stock"),
+        ("huawei/cn-north-4/cn-north-4b/on_demand/pi2.2xlarge.4", "t4 1 7.835 CNY/h sold_out"),
+        (
+            "huawei/cn-north-4/cn-north-4a/on_demand/p2v.16xlarge.8",
+            "v100-16g 8 196.241 CNY/h in_stock",
+        ),
+        // Priced by nobody: listed, unknown.
+        ("huawei/cn-north-4/-/on_demand/p1.2xlarge.8", "p100 1 unknown unstated"),
+        ("huawei/cn-north-4/cn-north-4a/on_demand/ai1s.large.4", "ascend-310 1 unknown in_stock"),
+    ] {
+        assert_eq!(told(offer(&sheet, key)), want, "{key}");
+    }
+    assert!(!keys(&sheet).iter().any(|key| key.contains("cn-north-4c")));
+    let t4 = offer(&sheet, "huawei/cn-north-4/cn-north-4a/on_demand/pi2.2xlarge.4");
+    let list = t4.details.as_ref().unwrap().list_price.unwrap();
+    assert_eq!(list.to_string(), "9.79 CNY/h");
+    assert_eq!(rejected(&sheet), [("cn-north-4 g9.large.4", "it does not tell its accelerators")]);
+}
+
+#[tokio::test]
+async fn oci_multiplies_the_gpu_hour_and_knows_who_makes_what() {
+    let sheet = cloud("oci").sheet().await;
+    for (key, want, memory) in [
+        ("oci/-/-/on_demand/BM.GPU.H100.8", "h100-80g 8 80 USD/h unstated", 81_920),
+        ("oci/-/-/on_demand/BM.GPU.A100-v2.8", "a100-80g 8 32 USD/h unstated", 81_920),
+        ("oci/-/-/on_demand/BM.GPU4.8", "a100-40g 8 24.4 USD/h unstated", 40_960),
+        ("oci/-/-/on_demand/VM.GPU.A10.1", "a10 1 2 USD/h unstated", 24_576),
+        ("oci/-/-/spot/VM.GPU.A10.1", "a10 1 1 USD/h unstated", 24_576),
+        // AMD, with the memory of one in the field for all (no. 59).
+        ("oci/-/-/on_demand/BM.GPU.MI355X.8", "mi355x 8 68.8 USD/h unstated", 294_912),
+        ("oci/-/-/on_demand/BM.GPU.B200.8", "b200 8 unknown unstated", 184_320),
+    ] {
+        let offer = offer(&sheet, key);
+        assert_eq!((told(offer).as_str(), offer.gpu_memory_mib), (want, Some(memory)), "{key}");
+    }
+    assert_eq!(sheet.offers.len(), 7);
+    assert_eq!(sheet.rejected.len(), 2, "{:?}", sheet.rejected);
+}
+
+#[tokio::test]
+async fn oci_with_an_account_says_which_region_has_which_shape() {
+    let mut oci = cloud("oci");
+    let key = fixture("oci/signature/test-key.pem").replace('\n', "\\n");
+    let settings = format!(
+        r#"{{"kind":"oci","endpoint":"{{base}}","regions":["eu-frankfurt-1"],"tenancy":"t","user":"u",
+            "fingerprint":"f","private_key":"{key}"}}"#
+    );
+    oci.settings = Box::leak(settings.into_boxed_str());
+    let script = Arc::new(move |_, asked: &super::server::Asked| {
+        if asked.path != "/20160918/shapes" {
+            return oci.reply(asked);
+        }
+        assert!(asked.header("authorization").unwrap().starts_with("Signature algorithm"));
+        match asked.query.contains("page=more") {
+            true => Reply::json(fixture("oci/offers/region-shapes2.json")),
+            false => {
+                Reply::json(fixture("oci/offers/region-shapes1.json")).with("opc-next-page", "more")
+            }
+        }
+    });
+    let sheet = oci.read(script).await.0.unwrap();
+    assert!(sheet.complete, "{:?}", sheet.gaps);
+    for (key, want) in [
+        ("oci/eu-frankfurt-1/-/on_demand/BM.GPU.H100.8", "h100-80g 8 80 USD/h unstated"),
+        ("oci/eu-frankfurt-1/-/on_demand/VM.GPU.A10.1", "a10 1 2 USD/h unstated"),
+    ] {
+        assert_eq!(told(offer(&sheet, key)), want, "{key}");
+    }
+    let nowhere = offer(&sheet, "oci/-/-/on_demand/BM.GPU4.8");
+    assert_eq!(nowhere.price.state, runwhere_model::PriceState::NotOffered);
+}
+
+#[tokio::test]
+async fn crusoe_has_a_dated_table_and_live_stock() {
+    let sheet = cloud("crusoe").sheet().await;
+    for (key, want) in [
+        ("crusoe/us-east1-a/-/on_demand/a100-80gb-sxm-ib.8x", "a100-80g 8 18.4 USD/h in_stock"),
+        (
+            "crusoe/us-northcentral1-a/-/on_demand/a100-80gb-sxm-ib.8x",
+            "a100-80g 8 18.4 USD/h sold_out",
+        ),
+        ("crusoe/-/-/on_demand/a100-80gb.1x", "a100-80g 1 2 USD/h sold_out"),
+        // Not in the table: unknown until the settings state it.
+        ("crusoe/us-east1-a/-/on_demand/h100-80gb-sxm-ib.8x", "h100-80g 8 unknown in_stock"),
+    ] {
+        assert_eq!(told(offer(&sheet, key)), want, "{key}");
+    }
+    let table = offer(&sheet, "crusoe/us-east1-a/-/on_demand/a100-80gb-sxm-ib.8x");
+    assert!(table.marks.has(runwhere_model::Mark::Manual) && table.price.effective_at.is_some());
+    let mut crusoe = cloud("crusoe");
+    crusoe.settings = r#"{"kind":"crusoe","endpoint":"{base}","access_key":"id-of-tests","secret_key":"{secret}",
+        "project":"p-1","prices":{"H100-SXM-80GB":"3.90"}}"#;
+    let sheet = crusoe.sheet().await;
+    let own = offer(&sheet, "crusoe/us-east1-a/-/on_demand/h100-80gb-sxm-ib.8x");
+    assert_eq!(told(own), "h100-80g 8 31.2 USD/h in_stock");
+    assert_eq!(own.price.kind, runwhere_model::PriceKind::Configured);
+}
+
+#[tokio::test]
+async fn gcp_sums_parts_exactly() {
+    let sheet = cloud("gcp").sheet().await;
+    for (key, want) in [
+        // 2.933908 + 12 x 0.031611 + 85 x 0.004237.
+        ("gcp/us-central1/-/on_demand/a2-highgpu-1g", "a100-40g 1 3.673385 USD/h unstated"),
+        // Local SSD is a part of its own (no. 19): 6000 x 0.08 / 730.
+        ("gcp/us-central1/-/on_demand/a3-highgpu-8g", "h100-80g 8 89.927070246575 USD/h unstated"),
+        // 0.223 + 4 x 0.01 + 16 x 0.001172.
+        ("gcp/asia-northeast1/-/spot/g2-standard-4", "l4 1 0.281752 USD/h unstated"),
+        // A spot SKU whose usage type says on demand is no on-demand price.
+        ("gcp/us-central1/-/spot/a4-highgpu-8g", "b200 8 40.8 USD/h unstated"),
+        // Its GPU has a price and its vCPUs have none: unknown (no. 22).
+        ("gcp/asia-northeast1/-/on_demand/a3-megagpu-8g", "h100-80g 8 unknown unstated"),
+    ] {
+        assert_eq!(told(offer(&sheet, key)), want, "{key}");
+    }
+    // Types that are not sold on demand are not listed so.
+    assert!(!keys(&sheet).iter().any(|key| key.contains("on_demand/a3-highgpu-1g")));
+    assert!(!keys(&sheet).iter().any(|key| key.contains("on_demand/a4-")));
+    let parts =
+        &offer(&sheet, "gcp/us-central1/-/on_demand/a3-highgpu-8g").details.as_ref().unwrap().parts;
+    let names: Vec<&str> = parts.iter().map(|part| part.part.as_str()).collect();
+    assert_eq!(names, ["gpu", "cpu", "memory", "local_ssd"]);
+    let why = rejected(&sheet);
+    assert_eq!(why.len(), 1, "{why:?}");
+    assert!(why[0].0.contains("R100"));
+}
+
+#[tokio::test]
 async fn an_unchanged_page_is_not_fetched_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = FolderCache::new(folder.path());
