@@ -4,6 +4,7 @@
 # shellcheck shell=bash
 
 readonly CLIENT_VERSION=0.2.9
+readonly MOTO_VERSION=5.2.5
 target=${CARGO_TARGET_DIR:-$PWD/target}
 case $target in /*) ;; *) target=$PWD/$target ;; esac
 export CARGO_TARGET_DIR=$target
@@ -70,4 +71,16 @@ published_client() {
     fi
     export RUNWHERE_PUBLISHED_CLIENT=$venv/bin/runwhere
     "$RUNWHERE_PUBLISHED_CLIENT" --version
+}
+
+# moto, which plays EC2 for the AWS package's tests, in its own environment.
+moto() {
+    local venv=$kit/moto-$MOTO_VERSION
+    if [ ! -f "$venv/complete" ]; then
+        rm -rf "$venv"
+        "$(find_python)" -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "moto[ec2,server]==$MOTO_VERSION" </dev/null
+        touch "$venv/complete"
+    fi
+    export RUNWHERE_MOTO=$venv/bin/moto_server
 }
