@@ -5,6 +5,7 @@ package uses in its own tests is its own business.
 """
 
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -45,6 +46,20 @@ MUST_NOT_REACH = {
 }
 
 
+# The decisions are a function of their arguments: every foreign package that they reach is listed here, so that a
+# new one, which could read a clock, draw, wait or do input and output, is a decision of its own. Clippy, by the
+# package's own clippy.toml, keeps the standard library's clocks, files, threads and hash maps out.
+ONLY_REACH = {
+    "runwhere-engine": set(
+        "arrayvec block-buffer cfg-if const-oid cpufeatures crypto-common digest hybrid-array iso_country iso_currency"
+        " itoa jiff jiff-core lazy_static memchr num-traits proc-macro2 quote rust_decimal serde serde_core serde_derive"
+        " serde_json sha2 syn thiserror thiserror-impl typenum unicode-ident zmij autocfg version_check libc".split()
+    )
+}
+# And nothing in it waits.
+NEVER_WAITS = {"runwhere-engine": "broker/engine/src"}
+
+
 def output(*command: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -73,6 +88,13 @@ def main() -> int:
                 bad.append(f"{name} must not use {other}: {' -> '.join(way)}")
             if other in MUST_NOT_REACH.get(name, ()):
                 bad.append(f"{name} must not reach {other}: {' -> '.join(way)}")
+        for other, way in ways(name).items():
+            if name in ONLY_REACH and other not in ONLY_REACH[name] and other not in members:
+                bad.append(f"{name} reaches {other}, which .ci/directions.py does not list: {' -> '.join(way)}")
+        for path in sorted(pathlib.Path(NEVER_WAITS.get(name, "-")).rglob("*.rs")):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if re.search(r"\b(async|await)\b", line.split("//")[0]):
+                    bad.append(f"{path}:{number}: {name} must not wait: {line.strip()}")
     for line in bad:
         print(line)
     print(f"{len(members)} packages, {len(bad)} wrong directions")

@@ -1,6 +1,7 @@
 //! The broker of runwhere: driver, store, blobs, logs, sync, accounts, HTTP.
 
 pub mod accounts;
+pub mod admin;
 pub mod agents;
 pub mod api;
 pub mod blobs;

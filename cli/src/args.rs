@@ -74,6 +74,7 @@ pub enum Command {
     Logout,
     Serve(ServeArgs),
     Token(TokenArgs),
+    Admin(AdminArgs),
     Version,
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -343,6 +344,38 @@ pub struct TokenRevokeArgs {
     pub id: String,
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct AdminArgs {
+    #[command(subcommand)]
+    pub what: AdminWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AdminWhat {
+    Leases(AdminLeasesArgs),
+    Sweep(AdminSweepArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct AdminLeasesArgs {
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AdminSweepArgs {
+    #[arg(long)]
+    pub dry_run: bool,
+    #[arg(long, conflicts_with = "dry_run")]
+    pub apply: bool,
+    #[arg(long, conflicts_with_all = ["dry_run", "apply"])]
+    pub confirm_restore: bool,
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -76,6 +76,9 @@ pub enum Permission {
     /// Read money.
     #[serde(rename = "billing.read")]
     BillingRead,
+    /// Read the numbers for monitoring.
+    #[serde(rename = "metrics.read")]
+    MetricsRead,
     /// Everything.
     #[serde(rename = "admin")]
     Admin,

@@ -216,7 +216,11 @@ impl Surplus {
     ) {
         self.acked = acked;
         let wanted = error.and_then(|error| error.retry_after).unwrap_or_default();
-        let pause = backoff(policy.poll, policy.release_retry_max, self.failures);
+        let pause = match error {
+            Some(_) => backoff(policy.poll, policy.release_retry_max, self.failures),
+            // Where the end shows only by its absence, how often one looks is how exact its bill is.
+            None => policy.poll.saturating_mul(1 + self.failures / 4).min(policy.release_retry_max),
+        };
         self.failures = self.failures.saturating_add(1);
         self.next_at = add(now, pause.max(wanted));
     }

@@ -20,7 +20,7 @@ const PREFIX: &str = "rw_";
 /// Longer than any token.
 const MAX_TOKEN_BYTES: usize = 256;
 /// The id of the first workspace, project and principal.
-const DEFAULT_ID: &str = "default";
+pub(super) const DEFAULT_ID: &str = "default";
 const FIRST_PRINCIPAL: &str = "admin";
 
 /// Why a credential is refused or not made.

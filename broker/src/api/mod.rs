@@ -1,8 +1,10 @@
 //! HTTP: routes, envelopes, languages. Handlers translate; decisions are made elsewhere.
 
+mod admin;
 pub mod agent;
 mod billing;
 mod body;
+mod metrics;
 pub mod problem;
 mod router;
 pub mod runwhere;

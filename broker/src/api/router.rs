@@ -14,7 +14,7 @@ use serde_json::json;
 use super::problem::Problem;
 use super::state::{Api, ApiParts, bearer};
 use super::text::Words;
-use super::{agent, billing, runwhere};
+use super::{admin, agent, billing, metrics, runwhere};
 
 /// Routes of the whole server; `prices` are those of the price service, which need no token.
 pub fn router(parts: ApiParts, prices: Router) -> Router {
@@ -24,6 +24,8 @@ pub fn router(parts: ApiParts, prices: Router) -> Router {
         .merge(runwhere::routes())
         .merge(billing::routes())
         .merge(agent::routes())
+        .merge(admin::routes())
+        .merge(metrics::routes())
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .with_state(api)

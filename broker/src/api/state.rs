@@ -16,6 +16,7 @@ use super::agent::AgentService;
 use super::problem::Problem;
 use super::runwhere::{CnyRates, JobService};
 use crate::accounts::{Accounts, Caller};
+use crate::admin::AdminService;
 use crate::blobs::Blobs;
 use crate::logs::Logs;
 use crate::ports::{Ids, Room};
@@ -33,6 +34,8 @@ pub struct ApiParts {
     pub room: Arc<dyn Room>,
     /// Agents.
     pub agents: Arc<dyn AgentService>,
+    /// The operators' side of the driver.
+    pub admin: Arc<dyn AdminService>,
     /// File contents.
     pub blobs: Blobs,
     /// Logs.

@@ -10,6 +10,9 @@ mod signals;
 mod sweeper;
 mod transition;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use core::sha256_hex;
 pub use core::{Core, CoreParts, DriveError, Stepped};
 pub use metrics::{Counted, Metrics};

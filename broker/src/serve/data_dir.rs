@@ -147,6 +147,11 @@ impl DataDir {
         self.root.join("address")
     }
 
+    /// How far the database had come, to notice when an older copy of it is restored.
+    pub fn generation(&self) -> PathBuf {
+        self.root.join("generation")
+    }
+
     /// Settings, where there are any.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")

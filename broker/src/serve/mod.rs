@@ -2,6 +2,7 @@
 
 mod config;
 mod data_dir;
+mod marker;
 mod prices;
 mod projects;
 mod running;
@@ -9,5 +10,6 @@ mod sentence;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
 pub use data_dir::{DataDir, DataDirError};
+pub use marker::{Marker, MarkerError, Restored};
 pub use prices::Catalogued;
 pub use running::{Running, ServeError, ServeOptions, start};

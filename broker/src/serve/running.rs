@@ -15,14 +15,16 @@ use tokio::task::JoinHandle;
 
 use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
+use super::marker::{Marker, MarkerError, follow};
 use super::prices::{Catalogued, sources};
 use super::projects::apply_projects;
 use crate::accounts::{AccountError, Accounts};
+use crate::admin::Admin;
 use crate::agents::Agents;
 use crate::api::{ApiParts, router};
 use crate::blobs::{BlobError, Blobs};
 use crate::disk::DiskRoom;
-use crate::driver::{Core, CoreParts};
+use crate::driver::{Core, CoreParts, Sweeper};
 use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, Room, SystemIds};
@@ -72,6 +74,9 @@ pub enum ServeError {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The marker that tells a restored older copy of it.
+    #[error(transparent)]
+    Marker(#[from] MarkerError),
     /// File contents.
     #[error("blobs: {0}")]
     Blobs(#[from] BlobError),
@@ -121,6 +126,8 @@ pub struct Running {
     background: Vec<JoinHandle<()>>,
     accounts: Accounts,
     own_keys: Mutex<Vec<KeyId>>,
+    store: Arc<dyn Store>,
+    marker: Arc<Marker>,
     _data: DataDir,
 }
 
@@ -154,6 +161,13 @@ impl Running {
                 tracing::warn!(%key, %error, "The token of this server's own client stays valid until it expires");
             }
         }
+        let advanced = match self.store.position().await {
+            Ok(position) => self.marker.advance(position).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = advanced {
+            tracing::warn!(%error, "The marker of the data folder could not be advanced");
+        }
     }
 }
 
@@ -177,6 +191,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let policy = Policy::default();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&data.database())?);
     failpoint!("start.store_opened");
+    // Before anything is written: this is how far the database was left.
+    let marker = Arc::new(Marker::open(&data.generation(), store.position().await?, clock.now())?);
     let blobs = Blobs::open(data.blobs())?;
     let logs = Logs::open(data.logs(), policy.log_bytes, Arc::clone(&clock))?;
     let accounts = Accounts::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
@@ -246,6 +262,20 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ca_pem: ca_pem(&options.tls)?,
         token_key: data.key().clone(),
     });
+    let sweeper = Sweeper::new(Arc::clone(&core));
+    // Holds launches where the database is an older copy, so before anything is woken.
+    let admin = Admin::new(Arc::clone(&core), Arc::clone(&sweeper), marker.clone());
+    if let Some(restored) = marker.restored() {
+        tracing::error!(
+            found = restored.found,
+            expected = restored.expected,
+            "The database is an older copy of what was here: it does not know what was launched \
+             since. Nothing is launched, and nodes without an owner are only reported, until an \
+             operator has looked at `runwhere admin leases` and run \
+             `runwhere admin sweep --confirm-restore`. Running jobs that it knows go on, and are \
+             stopped and released as usual"
+        );
+    }
     failpoint!("start.before_recover");
     core.recover().await?;
     failpoint!("start.recovered");
@@ -253,7 +283,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let room: Arc<dyn Room> = Arc::new(DiskRoom::of(data.root()));
     let jobs = Jobs::new(Arc::clone(&core), public_url.is_some() || exposed);
     let parts = ApiParts {
-        store,
+        store: Arc::clone(&store),
+        admin: Arc::new(admin),
         jobs: Arc::new(jobs.within(Arc::clone(&room))),
         room,
         agents: Arc::new(Agents::new(Arc::clone(&core), Arc::new(logs.clone()))),
@@ -269,8 +300,12 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         closing: closed.clone(),
     };
     let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices)));
-    let background =
-        vec![tokio::spawn(core.run()), tokio::spawn(Arc::clone(&refresher).keep_fresh())];
+    let background = vec![
+        tokio::spawn(core.run()),
+        tokio::spawn(sweeper.run()),
+        tokio::spawn(follow(Arc::clone(&marker), Arc::clone(&store), Arc::clone(&clock))),
+        tokio::spawn(Arc::clone(&refresher).keep_fresh()),
+    ];
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
     failpoint!("start.serving");
     let address_path = data.address();
@@ -288,6 +323,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         background,
         accounts,
         own_keys: Mutex::default(),
+        store,
+        marker,
         _data: data,
     })
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::data_dir::DataDirError;
+use super::marker::MarkerError;
 use super::running::ServeError;
 use crate::api::text::Words;
 use crate::server::BindError;
@@ -44,7 +45,9 @@ impl ServeError {
                 let path = path.display();
                 Words::new(format!("文件 {path} 已损坏"), format!("{path} is damaged"))
             }
-            Self::DataDir(DataDirError::Io { path, source }) | Self::Io { path, source } => {
+            Self::DataDir(DataDirError::Io { path, source })
+            | Self::Marker(MarkerError::Io { path, source })
+            | Self::Io { path, source } => {
                 let (path, cause) = (path.display(), cause(source));
                 Words::new(
                     format!("无法读写 {path}：{}", cause.zh),
@@ -60,7 +63,9 @@ impl ServeError {
             Self::Config(error) => same("服务配置有误", "the settings are not valid", error),
             Self::Fx(error) => same("config.toml 的汇率有误", "config.toml", error),
             Self::Open(error) => same("无法打开数据库", "the database cannot be opened", error),
-            Self::Store(error) => same("数据库出错", "the database failed", error),
+            Self::Store(error) | Self::Marker(MarkerError::Store(error)) => {
+                same("数据库出错", "the database failed", error)
+            }
             Self::Blobs(error) => same("文件内容不可用", "stored files cannot be used", error),
             Self::Logs(error) => same("日志不可用", "stored logs cannot be used", error),
             Self::Account(error) => same("无法创建 token", "no token could be made", error),
@@ -96,6 +101,7 @@ impl ServeError {
             )),
             Self::DataDir(DataDirError::Io { .. })
             | Self::Io { .. }
+            | Self::Marker(_)
             | Self::Config(_)
             | Self::Fx(_)
             | Self::Open(_)

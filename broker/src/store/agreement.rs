@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use proptest::prelude::*;
-use runwhere_engine::{Job, JobKind, Lease, LeaseState, Trial, TrialState};
+use runwhere_engine::{Job, JobKind, Lease, LeaseState, Stray, StrayState, Trial, TrialState};
 
 use super::sample::{self, at, job_id, project_id};
-use super::{JobQuery, MemoryStore, Row, SegmentQuery, SqliteStore, Store, Transition};
+use super::{JobQuery, MemoryStore, Row, SegmentQuery, SqliteStore, Store, StrayQuery, Transition};
 
 const PROJECTS: [&str; 2] = ["p", "q"];
 const NAMES: [&str; 2] = ["a", "b"];
@@ -72,6 +72,13 @@ fn rows() -> impl Strategy<Value = Row> {
         1 => (jobs(), 0..3_u32).prop_map(|(job, number)| {
             Row::Sync(sample::sync(job.project.as_str(), &format!("s{number}"), &job.name))
         }),
+        1 => (0..2_usize, 0..3_u32, 0..3_u64, any::<bool>()).prop_map(
+            |(provider, node, version, open)| {
+                let state = if open { StrayState::Ending } else { StrayState::Cleared };
+                let stray = sample::stray(PROJECTS[provider], &format!("n{node}"));
+                Row::Stray(Stray { version, state, ..stray })
+            }
+        ),
         1 => (0..3_u32, 0..3_u32, 0..3_u64).prop_map(|(id, secret, version)| {
             let mut key = sample::key("p", &format!("k{id}"), &format!("s{secret}"));
             key.version = version;
@@ -98,6 +105,10 @@ async fn answers(store: &dyn Store) -> Vec<String> {
     ask!(store.open_leases());
     ask!(store.next_due());
     ask!(store.keys());
+    ask!(store.newest_leases(None, 5));
+    ask!(store.counts());
+    ask!(store.strays(&StrayQuery::default()));
+    ask!(store.strays(&StrayQuery { open: true, ..StrayQuery::default() }));
     ask!(store.due(at(4), 3));
     ask!(store.due(Timestamp::MAX, 99));
     for project in PROJECTS.map(project_id) {

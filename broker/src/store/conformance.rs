@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runwhere_engine::{Job, JobKind, LeaseState, LedgerEntry, TrialState};
-use runwhere_model::{JobId, Money};
+use runwhere_engine::{
+    Job, JobKind, Lease, LeaseState, LedgerEntry, Stray, StrayState, SweeperState, TrialState,
+};
+use runwhere_model::{JobId, Money, NodeId, ProviderId};
 use rust_decimal::Decimal;
 
 use super::sample::{self, at, job_id, lease_id, project_id};
 use super::{
-    DEFAULT_JOBS, Due, JobQuery, JobView, MemoryStore, Row, SegmentQuery, SqliteStore, Store,
-    StoreError, Transition,
+    Counts, DEFAULT_JOBS, Due, JobQuery, JobView, MemoryStore, Row, SegmentQuery, SqliteStore,
+    Store, StoreError, StrayQuery, Transition,
 };
 
 type AnyStore = Arc<dyn Store>;
@@ -65,6 +67,9 @@ on_every_store! {
     events_are_kept_in_order
     keys_are_found_by_id_and_secret
     rows_need_what_they_belong_to
+    strays_and_sweepers_are_versioned_and_found
+    leases_are_counted_and_listed_newest_first
+    the_position_only_grows
 }
 
 pub(super) async fn put(
@@ -647,4 +652,81 @@ async fn rows_need_what_they_belong_to(store: AnyStore) {
     assert!(failed(put(&*store, [output]).await));
     put(&*store, [Row::Trial(trial.clone())]).await.unwrap();
     put(&*store, [Row::Lease(sample::lease(&trial, "l"))]).await.unwrap();
+}
+
+async fn strays_and_sweepers_are_versioned_and_found(store: AnyStore) {
+    let of = |query: StrayQuery| {
+        let store = store.clone();
+        async move {
+            let found = store.strays(&query).await.unwrap();
+            found.iter().map(|one| format!("{}/{}", one.provider, one.node())).collect::<Vec<_>>()
+        }
+    };
+    let (a1, a2, b1) = (sample::stray("a", "1"), sample::stray("a", "2"), sample::stray("b", "1"));
+    put(&*store, [&b1, &a2, &a1].map(|one| Row::Stray(one.clone()))).await.unwrap();
+    assert!(is_stale(put(&*store, [Row::Stray(a1.clone())]).await), "second insert");
+    let ended = Stray { version: 1, state: StrayState::Ended, ..a2.clone() };
+    put(&*store, [Row::Stray(ended.clone())]).await.unwrap();
+    assert!(is_stale(put(&*store, [Row::Stray(ended)]).await), "old version");
+    assert_eq!(of(StrayQuery::default()).await, ["a/1", "a/2", "b/1"]);
+    assert_eq!(of(StrayQuery { open: true, ..StrayQuery::default() }).await, ["a/1", "b/1"]);
+    let provider = Some(ProviderId::new("a").unwrap());
+    let nodes = Some(["2", "1", "1", "9"].map(|id| NodeId::new(id).unwrap()).to_vec());
+    let query = StrayQuery { provider: provider.clone(), nodes: nodes.clone(), open: false };
+    assert_eq!(of(query).await, ["a/1", "a/2"]);
+    assert_eq!(of(StrayQuery { provider: None, nodes, open: true }).await, ["a/1", "b/1"]);
+    assert!(of(StrayQuery { provider, nodes: Some(vec![]), open: false }).await.is_empty());
+
+    let row = SweeperState::new(ProviderId::new("a").unwrap(), at(0));
+    put(&*store, [Row::Sweeper(row.clone())]).await.unwrap();
+    assert!(is_stale(put(&*store, [Row::Sweeper(row.clone())]).await));
+    let next = SweeperState { version: 1, epoch: 7, ..row };
+    put(&*store, [Row::Sweeper(next.clone())]).await.unwrap();
+    assert_eq!(store.sweepers().await.unwrap(), [SweeperState { version: 2, ..next }]);
+}
+
+async fn leases_are_counted_and_listed_newest_first(store: AnyStore) {
+    assert_eq!(store.counts().await.unwrap(), Counts::default());
+    for (number, (project, state, since)) in [
+        ("p", LeaseState::Releasing, 9),
+        ("q", LeaseState::Releasing, 4),
+        ("p", LeaseState::Released, 1),
+        ("p", LeaseState::Ready, 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let job = sample::job(project, u32::try_from(number).unwrap(), &format!("j{number}"));
+        let job = Job { active: state != LeaseState::Released, ..job };
+        let trial = sample::trial(&job, 0);
+        // Names in the other order than they are recorded in.
+        let id = format!("l{}", 9 - number);
+        let lease = Lease { state, since: at(since), ..sample::lease(&trial, &id) };
+        put(&*store, [Row::Job(job), Row::Trial(trial), Row::Lease(lease)]).await.unwrap();
+    }
+    let ids = |leases: Vec<Lease>| leases.into_iter().map(|lease| lease.id.to_string()).collect();
+    let newest: Vec<String> = ids(store.newest_leases(None, 3).await.unwrap());
+    assert_eq!(newest, ["l6", "l7", "l8"]);
+    let newest: Vec<String> = ids(store.newest_leases(Some(&project_id("p")), 9).await.unwrap());
+    assert_eq!(newest, ["l6", "l7", "l9"]);
+    let some = ["l9", "l6", "none", "l9"].map(lease_id);
+    let found: Vec<String> = ids(store.leases(&some).await.unwrap());
+    assert_eq!(found, ["l6", "l9"]);
+    let counts = store.counts().await.unwrap();
+    assert_eq!(counts.leases, [(LeaseState::Ready, 1), (LeaseState::Releasing, 2)]);
+    assert_eq!(counts.trials, [(TrialState::Queued, 3)]);
+    assert_eq!(counts.releasing_since, Some(at(4)));
+}
+
+async fn the_position_only_grows(store: AnyStore) {
+    assert_eq!(store.position().await.unwrap(), 0);
+    let mut last = 0;
+    for number in 0..3 {
+        let job = sample::job("p", number, &format!("j{number}"));
+        let events = vec![sample::event(&job, "job.accepted")];
+        store.commit(Transition { rows: vec![Row::Job(job)], events }).await.unwrap();
+        let position = store.position().await.unwrap();
+        assert!(position > last);
+        last = position;
+    }
 }

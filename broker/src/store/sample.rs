@@ -6,12 +6,14 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use runwhere_engine::{
     AgentSession, ApiKey, Budget, EventRecord, Job, JobKind, JobSpec, KeyKind, Lease, LeaseState,
-    LedgerEntry, Meter, Output, Permission, PriceSnapshot, Principal, Project, Quota, Subject,
-    SyncManifest, SyncedFile, Trial, UsageSegment, Workspace,
+    LedgerEntry, Meter, Output, Permission, PriceSnapshot, Principal, Project, Quota, Stray,
+    StrayCause, StrayState, Subject, Surplus, SyncManifest, SyncedFile, Trial, UsageSegment,
+    Workspace,
 };
 use runwhere_model::{
     Bootstrapping, Capabilities, Currency, Deadman, GpuCount, HourlyPrice, Identity, JobId, KeyId,
-    LeaseId, Metering, Money, PrincipalId, ProjectId, StopEffect, SyncId, TrialId, WorkspaceId,
+    LeaseId, Metering, Money, NodeId, PrincipalId, ProjectId, ProviderId, StopEffect, SyncId,
+    TrialId, WorkspaceId,
 };
 use rust_decimal::Decimal;
 
@@ -197,6 +199,29 @@ pub(crate) fn lease(trial: &Trial, id: &str) -> Lease {
         meter: Meter::default(),
         evidence: None,
         next_at: None,
+    }
+}
+
+/// A suspect, and a sweeper that was never at work.
+pub(crate) fn stray(provider: &str, node: &str) -> Stray {
+    let lease = lease(&trial(&job("p", 1, "x"), 0), "l");
+    let node = NodeId::new(node).unwrap();
+    Stray {
+        provider: ProviderId::new(provider).unwrap(),
+        version: 0,
+        lease: None,
+        owner: None,
+        cause: StrayCause::NoLease,
+        state: StrayState::Suspected,
+        since: at(0),
+        first_seen: at(0),
+        last_seen: at(0),
+        looks: 1,
+        alerts: 0,
+        last_error: None,
+        metering: lease.capabilities.metering,
+        target: Surplus::new(node, &lease.capabilities, at(0), at(0)),
+        evidence: None,
     }
 }
 

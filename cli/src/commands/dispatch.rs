@@ -1,6 +1,6 @@
 //! Which command is which.
 
-use crate::args::{Command, DeleteWhat, GetWhat, PriceWhat, TokenWhat};
+use crate::args::{AdminWhat, Command, DeleteWhat, GetWhat, PriceWhat, TokenWhat};
 use crate::diagnostics::Level;
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
@@ -8,7 +8,7 @@ use crate::seams::broker;
 use crate::settings::Settings;
 use crate::texts;
 
-use super::{describe, get, lifecycle, login, logs, price, run, serve, submit, sync, token};
+use super::{admin, describe, get, lifecycle, login, logs, price, run, serve, submit, sync, token};
 
 /// Runs `command`.
 ///
@@ -64,6 +64,12 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
             TokenWhat::List(args) => token::list(&args, settings, printer),
             TokenWhat::Revoke(args) => token::revoke(&args, settings, printer),
         },
+        Command::Admin(args) => {
+            block_on(locally(settings, printer, async |settings: &Settings| match &args.what {
+                AdminWhat::Leases(args) => admin::leases(args, settings, printer).await,
+                AdminWhat::Sweep(args) => admin::sweep(args, settings, printer).await,
+            }))
+        }
         Command::Version => super::version(printer),
         Command::Completions(args) => super::completions(&args, printer),
         Command::Agent(args) => super::agent(&args),

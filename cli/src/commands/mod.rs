@@ -1,5 +1,6 @@
 //! The commands, one file per noun.
 
+mod admin;
 mod agent;
 mod completions;
 mod describe;

@@ -294,8 +294,8 @@ pub const HELP: &[HelpEntry] = &[
     row("token create --name", "备注名", "A name to remember it by"),
     row(
         "token create --scope",
-        "权限，可重复或用逗号分隔（默认 admin，即全部）：training.run、training.stop、job.read、runner.read、billing.read、admin",
-        "Permissions, repeated or separated by commas (default: admin, which is all): training.run, training.stop, job.read, runner.read, billing.read, admin",
+        "权限，可重复或用逗号分隔（默认 admin，即全部）：training.run、training.stop、job.read、runner.read、billing.read、metrics.read、admin",
+        "Permissions, repeated or separated by commas (default: admin, which is all): training.run, training.stop, job.read, runner.read, billing.read, metrics.read, admin",
     ),
     row(
         "token create --project",
@@ -314,6 +314,38 @@ pub const HELP: &[HelpEntry] = &[
     with("token revoke", "吊销 Token", "Revoke a token", "runwhere token revoke key-1a2b3c4d"),
     row("token revoke <id>", "Token 的 ID", "Id of the token"),
     row("token revoke --data-dir", "服务器的数据目录", "Data folder of the server"),
+    with(
+        "admin",
+        "查看租约和无主节点，清扫（需要 admin 权限）",
+        "Leases, nodes without an owner, and the sweeper (needs the permission admin)",
+        "runwhere admin leases\nrunwhere admin sweep --dry-run",
+    ),
+    with(
+        "admin leases",
+        "列出租约：归谁、状态、已持续多久、每小时多少钱、依据是什么",
+        "List leases: whose, in which state, for how long, at what price, with what evidence",
+        "runwhere admin leases\nrunwhere --json admin leases --all",
+    ),
+    row("admin leases --all", "包括已结束的", "Also those that have ended"),
+    with(
+        "admin sweep",
+        "查找没有租约的节点（默认只预览），或结束它们",
+        "Look for nodes that no lease owns (without changing anything), or end them",
+        "runwhere admin sweep\nrunwhere admin sweep --apply\nrunwhere admin sweep --confirm-restore",
+    ),
+    row("admin sweep --dry-run", "只预览（默认）", "Change nothing (the default)"),
+    row(
+        "admin sweep --apply",
+        "结束足够老、两次查看都无主的节点，并确认消失",
+        "End nodes that are old enough and without an owner at two looks, and confirm their end",
+    ),
+    row(
+        "admin sweep --confirm-restore",
+        "确认数据库已从旧备份恢复；启动与清扫继续",
+        "Confirm that the database was restored; launches and the sweeper go on",
+    ),
+    row("admin sweep --provider", "只清扫这个云", "Only this provider"),
+    row("admin sweep --yes", "不再询问", "Ask nothing"),
     with("version", "显示版本", "Print the version", "runwhere version\nrunwhere --json version"),
     with(
         "completions",

@@ -3,6 +3,7 @@
 //! A text is a function of the module that has its topic; the macro that makes them refuses to compile with one language missing.
 //! The texts of help pages are in [`HELP`]. Chinese texts are the product documents' own where those have one.
 
+mod admin;
 mod common;
 mod help;
 mod jobs;
@@ -13,6 +14,7 @@ mod serving;
 mod synced;
 mod text;
 
+pub use admin::*;
 pub use common::*;
 pub use help::{HELP, HelpEntry, translate};
 pub use jobs::*;
@@ -39,7 +41,8 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<(&'static str, &'static str, &'static str)> {
-        [common::ALL, jobs::ALL, login::ALL, price::ALL, serving::ALL, synced::ALL].concat()
+        [admin::ALL, common::ALL, jobs::ALL, login::ALL, price::ALL, serving::ALL, synced::ALL]
+            .concat()
     }
 
     fn placeholders(text: &str) -> BTreeSet<&str> {

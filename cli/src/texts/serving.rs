@@ -72,7 +72,7 @@ texts! {
     /// The agent cannot work.
     agent_failed(reason) "agent 无法工作：{reason}" "The agent cannot work: {reason}";
     /// No such scope.
-    scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、admin" "{scopes} holds no known scopes only: use training.run, training.stop, job.read, runner.read, billing.read, admin";
+    scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、metrics.read、admin" "{scopes} holds no known scopes only: use training.run, training.stop, job.read, runner.read, billing.read, metrics.read, admin";
     /// Another server has the data folder.
     data_dir_locked(path, pid) "数据目录 {path} 正被另一个服务器使用（pid {pid}）" "The data folder {path} is in use by another server (pid {pid})";
     /// Remedy for [`data_dir_locked`].

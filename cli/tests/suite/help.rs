@@ -27,6 +27,9 @@ const PAGES: &[&[&str]] = &[
     &["token", "create"],
     &["token", "list"],
     &["token", "revoke"],
+    &["admin"],
+    &["admin", "leases"],
+    &["admin", "sweep"],
     &["version"],
     &["completions"],
 ];

@@ -278,14 +278,19 @@ impl Work<'_> {
             found.nodes.iter().partition(|node| node.phase == NodePhase::Gone);
         if !live.is_empty() {
             let main = lease.node.get_or_insert_with(|| live[0].node.clone()).clone();
+            let mut back = false;
             for state in live {
                 if state.node == main && lease.evidence.is_none() {
                     lease.observe(state, now);
                 } else {
                     // Beyond its own; or proven gone, and there again: it is to be ended, and
                     // proven gone, on its own.
+                    back |= state.node == main && lease.surplus.iter().all(|one| one.node != main);
                     lease.add_surplus(&state.node, Some(state), now);
                 }
+            }
+            if back {
+                self.record("node.resurrected", json!({ "node": main }));
             }
             let stated = found.nodes.iter().find(|s| s.node == main).and_then(|s| s.billed_price);
             self.billed_at(stated)?;

@@ -11,8 +11,8 @@ use runwhere_agent::protocol::{
     AgentState, Assignment, CollectLimits, Desired, Digest, EventsReply, EventsRequest, Exec, Gpus,
     PollReply, PollRequest, RedeemReply, RedeemRequest, SyncFile,
 };
-use runwhere_engine::{Permission, TrialState};
-use runwhere_model::{Currency, JobId, Money, Secret};
+use runwhere_engine::{Permission, SweepCounts, TrialState};
+use runwhere_model::{Currency, JobId, Money, ProviderId, Secret};
 use runwhere_providers::{Clock, SystemClock};
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -28,6 +28,7 @@ use crate::api::runwhere::{
 use crate::api::text::Words;
 use crate::api::{ApiParts, router};
 use crate::blobs::Blobs;
+use crate::driver::{SweepError, SweepReport};
 use crate::logs::Logs;
 use crate::ports::SystemIds;
 use crate::server::App;
@@ -43,6 +44,7 @@ pub(in super::super) struct Site {
     pub(in super::super) accounts: Accounts,
     pub(in super::super) jobs: Arc<FakeJobs>,
     pub(in super::super) agents: Arc<FakeAgents>,
+    pub(in super::super) admin: Arc<FakeAdmin>,
     pub(in super::super) token: String,
     pub(in super::super) closing: watch::Sender<bool>,
     pub(in super::super) clock: Arc<SetClock>,
@@ -94,11 +96,13 @@ impl Site {
         let token = accounts.first_start(|_| Ok(())).await.unwrap().unwrap();
         let jobs = Arc::new(FakeJobs::default());
         let agents = Arc::new(FakeAgents::default());
+        let admin = Arc::new(FakeAdmin::default());
         let closing = watch::Sender::new(false);
         let parts = ApiParts {
             room: Arc::new(crate::ports::Unbounded),
             store: store.clone(),
             jobs: jobs.clone(),
+            admin: admin.clone(),
             agents: agents.clone(),
             blobs: blobs.clone(),
             logs: logs.clone(),
@@ -121,6 +125,7 @@ impl Site {
             accounts,
             jobs,
             agents,
+            admin,
             token: token.expose().to_owned(),
             closing,
             clock,
@@ -379,5 +384,64 @@ impl AgentService for FakeAgents {
             acked_event_seq: 0,
             durable_log_seq: 0,
         })
+    }
+}
+
+/// One connected provider, `sim`; sweeps answer nothing found.
+#[derive(Debug, Default)]
+pub(in super::super) struct FakeAdmin {
+    pub(in super::super) restored: Mutex<Option<crate::serve::Restored>>,
+    /// Applied sweeps.
+    pub(in super::super) applied: Mutex<u32>,
+}
+
+#[async_trait]
+impl crate::admin::AdminService for FakeAdmin {
+    fn is_connected(&self, provider: &ProviderId) -> bool {
+        provider.as_str() == "sim"
+    }
+
+    fn providers(&self) -> Vec<ProviderId> {
+        vec![ProviderId::new("sim").unwrap()]
+    }
+
+    fn restored(&self) -> Option<crate::serve::Restored> {
+        self.restored.lock().unwrap().clone()
+    }
+
+    async fn confirm_restore(&self) -> Result<bool, crate::store::StoreError> {
+        Ok(self.restored.lock().unwrap().take().is_some())
+    }
+
+    async fn sweep(&self, provider: &ProviderId, apply: bool) -> Result<SweepReport, SweepError> {
+        if apply {
+            *self.applied.lock().unwrap() += 1;
+        }
+        Ok(SweepReport {
+            provider: provider.clone(),
+            held: self.restored().is_some(),
+            counts: SweepCounts {
+                listed_at: sample::at(5),
+                complete: true,
+                live: 0,
+                owned: 0,
+                waiting: 0,
+                suspected: 0,
+                ending: 0,
+                foreign: 3,
+            },
+            findings: Vec::new(),
+            strays: Vec::new(),
+        })
+    }
+
+    fn counted(&self) -> crate::driver::Counted {
+        let call = (ProviderId::new("sim").unwrap(), "launch", "ok".to_owned());
+        let calls = std::collections::BTreeMap::from([(call, 2)]);
+        crate::driver::Counted { calls, ..Default::default() }
+    }
+
+    fn quarantined(&self) -> usize {
+        1
     }
 }

@@ -1,5 +1,6 @@
 //! The routes over real stores, with stand-ins for jobs and agents.
 
+mod admin;
 mod billing;
 mod fake;
 mod http;

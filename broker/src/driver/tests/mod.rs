@@ -1,0 +1,5 @@
+//! The driver and its sweeper on virtual time, over a simulated cloud and the memory store.
+
+mod recovery;
+mod site;
+mod sweeping;
