@@ -148,7 +148,7 @@ impl Surplus {
             Err(error) => {
                 // "Not found" may be lag: only reads over the settle window prove it.
                 let acked = error.kind == ErrorKind::NotFound;
-                self.later(acked, Some(error), policy, now);
+                self.later(acked, (!acked).then_some(error), policy, now);
                 None
             }
         }

@@ -305,6 +305,10 @@ impl Look<'_> {
             Stray::new(self.provider, &seen.state, label, about, capabilities, at)
         };
         let mut stray = match stray {
+            // A label that changed between two looks is looked at twice anew.
+            Some(known) if known.state == StrayState::Suspected && known.lease != seen.lease => {
+                Stray::reopened(fresh(), known)
+            }
             Some(known) if known.state == StrayState::Suspected => {
                 let mut stray = known.clone();
                 stray.cause = cause;

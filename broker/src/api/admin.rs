@@ -177,7 +177,12 @@ fn lease(lease: &Lease, connected: bool, now: Timestamp) -> Value {
         "calls_without_progress": lease.release_failures,
         "alerts": lease.alerts,
         "surplus": surplus,
-        "cleanup_blocked": (open && !connected).then_some("provider_not_connected"),
+        "cleanup_blocked": match (&lease.hold, open && !connected) {
+            (_, true) => Some("provider_not_connected"),
+            (Some(hold), false) if open => Some(hold.kind.as_str()),
+            (_, false) => None,
+        },
+        "blocked_until": lease.hold.as_ref().and_then(|hold| hold.until).map(|at| at.to_string()),
         "last_error": lease.last_error,
         "evidence": lease.evidence.as_ref().map(evidence),
     })

@@ -120,9 +120,7 @@ fn price(row: View<'_>) -> String {
 fn lease_row(row: View<'_>, lang: Lang) -> Vec<String> {
     let text = |key| row.text(key).unwrap_or_else(|| "-".to_owned());
     let mut remarks = Vec::new();
-    if row.text("cleanup_blocked").is_some() {
-        remarks.push(texts::cleanup_blocked(text("provider")).get(lang).to_owned());
-    }
+    remarks.extend(blocked(row, lang));
     let surplus = row.list("surplus").len();
     if surplus > 0 {
         remarks.push(texts::surplus_nodes(surplus).get(lang).to_owned());
@@ -147,9 +145,7 @@ fn stray_row(row: View<'_>, lang: Lang) -> Vec<String> {
     let text = |key| row.text(key).unwrap_or_else(|| "-".to_owned());
     let job = row.text("job_id").unwrap_or_else(|| texts::unattributed().get(lang).to_owned());
     let mut remarks: Vec<String> = evidence(row, lang).into_iter().collect();
-    if row.text("cleanup_blocked").is_some() {
-        remarks.push(texts::cleanup_blocked(text("provider")).get(lang).to_owned());
-    }
+    remarks.extend(blocked(row, lang));
     remarks.extend(row.text("last_error"));
     vec![
         text("node_id"),
@@ -161,6 +157,17 @@ fn stray_row(row: View<'_>, lang: Lang) -> Vec<String> {
         job,
         if remarks.is_empty() { "-".to_owned() } else { remarks.join("; ") },
     ]
+}
+
+/// What keeps a node from being ended now.
+fn blocked(row: View<'_>, lang: Lang) -> Option<String> {
+    let provider = || row.text("provider").unwrap_or_else(|| "?".to_owned());
+    let told = match (row.text("cleanup_blocked")?.as_str(), row.text("blocked_until")) {
+        ("provider_not_connected", _) => texts::cleanup_unconnected(provider()),
+        (kind, Some(until)) => texts::cleanup_blocked_until(provider(), kind, until),
+        (kind, None) => texts::cleanup_blocked(provider(), kind),
+    };
+    Some(told.get(lang).to_owned())
 }
 
 /// What was read, and when.

@@ -32,7 +32,11 @@ texts! {
     /// Heading.
     strays_title(count) "无主节点（{count}）：" "Nodes without an owner ({count}):";
     /// A provider with leases is not connected.
-    cleanup_blocked(provider) "清理受阻：云 {provider} 未连接；重新连接后会继续释放" "Clean-up is blocked: {provider} is not connected; connect it again to release the node";
+    cleanup_unconnected(provider) "清理受阻：云 {provider} 未连接；重新连接后会继续释放" "Clean-up is blocked: {provider} is not connected; connect it again to release the node";
+    /// The provider refuses to end the node.
+    cleanup_blocked(provider, kind) "清理受阻：{provider} 拒绝结束节点（{kind}）；会一直重试" "Clean-up is blocked: {provider} refuses to end the node ({kind}); it is tried for ever";
+    /// The provider refuses to end the node for a while.
+    cleanup_blocked_until(provider, kind, until) "清理受阻：{provider} 在 {until} 之前拒绝结束节点（{kind}）" "Clean-up is blocked: {provider} refuses to end the node until {until} ({kind})";
     /// Surplus nodes of a lease.
     surplus_nodes(count) "另有 {count} 个多余节点正在结束" "{count} surplus nodes are being ended";
     /// Nobody pays.
