@@ -115,7 +115,10 @@ impl Aws {
         let account = settings.account.then(|| Account::new(settings, context)).transpose()?;
         Ok(Self {
             // A whole price file is one call.
-            http: context.http(id).with_policy(Policy::default().max_body(256 << 20)),
+            http: context.http(id).with_policy(Policy {
+                longest_attempt: Duration::from_secs(3600),
+                ..Policy::default()
+            }),
             files: base_url(settings.price_endpoint.as_deref(), partition.files())?,
             partition,
             regions: settings.regions.clone(),

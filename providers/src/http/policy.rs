@@ -15,6 +15,9 @@ pub struct Policy {
     pub patience: Duration,
     /// Least span between two calls, where the provider states a rate.
     pub interval: Option<Duration>,
+    /// The longest time for one attempt, its whole answer included: a server that drips bytes must
+    /// not hold a reading for ever.
+    pub longest_attempt: Duration,
     /// Most bytes of one answer.
     pub max_body: usize,
 }
@@ -27,6 +30,7 @@ impl Default for Policy {
             longest_wait: Duration::from_secs(60),
             patience: Duration::from_secs(180),
             interval: None,
+            longest_attempt: Duration::from_secs(300),
             max_body: 64 << 20,
         }
     }

@@ -229,6 +229,7 @@ impl<'a> Session<'a> {
             .request(request.method, request.url)
             .headers(request.headers)
             .body(request.body)
+            .timeout(self.http.policy.longest_attempt)
             .send()
             .await;
         let mut response = sent.map_err(|error| unreachable(&host, &error))?;

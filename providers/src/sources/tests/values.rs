@@ -560,3 +560,23 @@ async fn an_unchanged_page_is_not_fetched_again() {
         server.asked().iter().map(|asked| asked.header("if-none-match").is_some()).collect();
     assert_eq!(conditional, [false, true, true]);
 }
+
+#[tokio::test]
+async fn an_answer_beyond_the_cap_or_without_an_end_is_given_up() {
+    let server = Server::start(Arc::new(|_, asked: &super::server::Asked| {
+        let reply = Reply::json(vec![b' '; 4096]);
+        // The length is stated truly, or the answer is cut before it.
+        if asked.path == "/cut" { reply.cut() } else { reply }
+    }))
+    .await;
+    let client = crate::http::HttpClient::loopback().unwrap();
+    let id = runwhere_model::ProviderId::new("files").unwrap();
+    let policy = crate::http::Policy::default().max_body(1024);
+    let http = crate::http::Http::new(id, &client, Leaping::at(START)).with_policy(policy);
+    for (path, word) in [("whole", "longer than 1024 bytes"), ("cut", "longer than 1024 bytes")] {
+        let url = format!("{}/{path}", server.base);
+        let read = http.session().bytes("page", |_| crate::http::Request::get(&url)).await;
+        let error = read.unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
