@@ -5,6 +5,7 @@
 
 readonly CLIENT_VERSION=0.2.9
 readonly MOTO_VERSION=5.2.5
+readonly EL_VERSION=1.7.0
 target=${CARGO_TARGET_DIR:-$PWD/target}
 case $target in /*) ;; *) target=$PWD/$target ;; esac
 export CARGO_TARGET_DIR=$target
@@ -83,4 +84,54 @@ moto() {
         touch "$venv/complete"
     fi
     export RUNWHERE_MOTO=$venv/bin/moto_server
+}
+
+# The published EnvLoop client, without what it never imports.
+published_el() {
+    local python venv=$kit/envloop-$EL_VERSION
+    python=$(find_python)
+    if [ ! -f "$venv/complete" ]; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "envloop-cli==$EL_VERSION" </dev/null
+        touch "$venv/complete"
+    fi
+    export RUNWHERE_PUBLISHED_EL=$venv/bin/el
+}
+
+# Podman, a registry, and an image with Bash and Python in the registry's folder.
+containers() {
+    local program
+    for program in podman:podman runc:runc docker-registry:docker-registry bash-static:bash-static \
+        busybox:busybox-static; do
+        command -v "${program%%:*}" >/dev/null || install "${program%%:*}" "${program##*:}"
+    done
+    export RUNWHERE_REGISTRY=$kit/registry
+    [ ! -f "$kit/registry/complete" ] || return 0
+    local work port=5979 pid python
+    python=$(find_python)
+    work=$(mktemp -d)
+    rm -rf "$kit/registry"
+    mkdir -p "$kit/registry"
+    "$python" tests/image.py "$work/root"
+    tar -C "$work/root" -cf "$work/root.tar" .
+    printf 'version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\nhttp: {addr: 127.0.0.1:%s}\n' \
+        "$kit/registry" "$port" >"$work/registry.yml"
+    docker-registry serve "$work/registry.yml" >"$work/registry.log" 2>&1 &
+    pid=$!
+    local podman=(podman --root "$work/store" --runroot "$work/run")
+    local image=127.0.0.1:$port/test/gpu
+    # A second image without Python.
+    mkdir -p "$work/bare/bin" "$work/bare/tmp"
+    cp /bin/bash-static "$work/bare/bin/bash"
+    tar -C "$work/bare" -cf "$work/bare.tar" .
+    "${podman[@]}" import -q "$work/root.tar" "$image:1" >/dev/null
+    "${podman[@]}" import -q "$work/bare.tar" "$image:bare" >/dev/null
+    "${podman[@]}" push -q --tls-verify=false "$image:1"
+    "${podman[@]}" push -q --tls-verify=false "$image:bare"
+    kill "$pid"
+    "${podman[@]}" rmi -f -a >/dev/null 2>&1 || true
+    umount "$work/store/overlay" 2>/dev/null || true
+    rm -rf "$work"
+    touch "$kit/registry/complete"
 }

@@ -10,6 +10,7 @@ pub mod driver;
 pub mod jobs;
 pub mod logs;
 pub mod ports;
+pub mod runners;
 pub mod serve;
 pub mod server;
 pub mod store;

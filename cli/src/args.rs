@@ -322,6 +322,8 @@ pub enum TokenWhat {
 pub struct TokenCreateArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    #[arg(long)]
+    pub envloop: bool,
     #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
     pub scope: Vec<String>,
     #[arg(long, value_name = "ID")]

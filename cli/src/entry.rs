@@ -47,15 +47,6 @@ pub fn runwhere(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Runs the `el` command.
-#[must_use]
-pub fn el() -> ExitCode {
-    let lang = early_lang(&[], &Env::of_process());
-    let failure = Failure::usage("not_served_yet", texts::el_not_yet());
-    Printer::new(lang, false, 0).failure(&failure);
-    ExitCode::from(Exit::Usage as u8)
-}
-
 fn run(cli: Cli, env: &Env, early: Printer) -> (Printer, Result<(), Failure>) {
     // These need no settings: they must work with a damaged configuration file, and on nodes.
     let command = match cli.command {

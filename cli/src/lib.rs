@@ -9,6 +9,7 @@ pub mod args;
 pub mod clock;
 pub mod commands;
 pub mod diagnostics;
+pub mod el;
 pub mod entry;
 pub mod failure;
 pub mod follow;

@@ -239,7 +239,7 @@ pub(crate) fn open_to_all(folder: &Path) {
 }
 
 /// A port below the range that outgoing connections use, so that it is still free when a killed server comes back.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Spread by process, since the runner starts one for each test.
     let spread = u16::try_from(std::process::id() % 997).expect("below 997") * 11;

@@ -13,11 +13,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::AgentError;
+use crate::container::Engine;
 use crate::files::Reserve;
 use crate::heartbeat::{Wish, event_loop, hear, poll, poll_loop};
 use crate::journal::{Journal, Progress};
 use crate::link::{Closed, Link, LinkError, Pause};
-use crate::protocol::{AgentState, Assignment, Desired, EventKind, ExitReason};
+use crate::protocol::{AgentState, Assignment, Desired, EventKind, ExitReason, Runtime};
 use crate::session::{SessionKey, lock, read_bootstrap};
 use crate::spool::{Writer, upload};
 use crate::sweep::Members;
@@ -167,6 +168,7 @@ impl Context {
         failpoint!("agent.end.before_kill");
         self.kill_members().await;
         failpoint!("agent.end.after_kill");
+        self.clear_container().await;
         if matches!(exit, AgentExit::BrokerSilent) {
             // The threads of the log path still write what was in the pipes.
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -196,6 +198,25 @@ impl Context {
         let earlier = self.progress.started.filter(|_| same_boot);
         let uid = self.bootstrap.drop_to.map(|to| to.uid);
         Members::new(&self.bootstrap.lease_id, now.or(earlier), uid)
+    }
+
+    /// The container engine of this place.
+    pub(crate) async fn engine(&self) -> Result<Engine, String> {
+        match &self.bootstrap.docker {
+            Some(place) => Engine::open(place, &self.bootstrap.lease_id).await,
+            None => Err("the node says nothing of its container engine".to_owned()),
+        }
+    }
+
+    /// Ends and removes the trial's container, where it may have one.
+    pub(crate) async fn clear_container(&self) {
+        if self.bootstrap.runtime != Runtime::Docker {
+            return;
+        }
+        match self.engine().await {
+            Ok(engine) => engine.clear().await,
+            Err(reason) => tracing::warn!(reason, "cannot look for the trial's container"),
+        }
     }
 
     /// Ends everything that belongs to the trial.

@@ -15,14 +15,17 @@
 //! | `spool/` | segments of compressed log frames that the broker does not have yet |
 //! | `reserve` | space that is given back when the disk is full |
 //! | `work/`, `home/`, `tmp/` | the user's folders; only `work/` is collected |
+//! | `runner/` | a published runner's files, which user code reads |
 //!
 //! [`exec_shim`] is the small step between agent and user code. Linux only.
 
 mod agent;
 mod capture;
 mod clock;
+mod container;
 mod error;
 mod files;
+mod glob;
 mod gpu;
 mod heartbeat;
 mod journal;

@@ -17,6 +17,7 @@ use sha2::Digest as _;
 use tokio::sync::watch;
 
 use crate::files::safe_folder;
+use crate::glob;
 use crate::journal::Journal;
 use crate::link::{Link, LinkError, Target, transfer_timeout};
 use crate::protocol::{Assignment, Digest, EventKind, SkippedFile, StoredOutput};
@@ -47,6 +48,28 @@ struct Found {
     skipped: Vec<SkippedFile>,
 }
 
+impl Found {
+    /// Keeps what declared patterns name. Names that not every client can store are left behind.
+    fn keep(&mut self, patterns: &[String]) {
+        let wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
+        self.skipped.retain(|skipped| wanted(&skipped.path));
+        let mut unsafe_names = Vec::new();
+        self.files.retain(|file| {
+            if !wanted(&file.name) {
+                return false;
+            }
+            let good = glob::is_portable(&file.name);
+            if !good && unsafe_names.len() < MAX_SKIPPED {
+                let (path, reason) = (file.name.clone(), "unsafe_name".to_owned());
+                unsafe_names.push(SkippedFile { path, reason });
+            }
+            good
+        });
+        self.skipped.extend(unsafe_names);
+        self.skipped.truncate(MAX_SKIPPED);
+    }
+}
+
 /// What one collection needs to know.
 #[derive(Debug)]
 pub(crate) struct Collector<'a> {
@@ -68,7 +91,11 @@ impl Collector<'_> {
     pub(crate) async fn run(&self) {
         let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
         let found = tokio::task::spawn_blocking(move || find(&work, checkpoint.as_deref())).await;
-        let Found { files, mut skipped } = found.unwrap_or_default();
+        let mut found = found.unwrap_or_default();
+        if let Some(task) = &self.assignment.runner {
+            found.keep(&task.outputs);
+        }
+        let Found { files, mut skipped } = found;
         let done: HashSet<&str> = self.earlier.iter().map(|(path, _)| path.as_str()).collect();
         let mut count = self.earlier.len() as u64;
         let mut bytes: u64 = self.earlier.iter().map(|(_, size)| size).sum();

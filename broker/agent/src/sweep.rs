@@ -23,6 +23,8 @@ impl Members {
     /// `session` only where it is known to be of this boot: numbers are used again.
     pub(crate) fn new(lease_id: &str, session: Option<u32>, uid: Option<u32>) -> Self {
         let marker = format!("{LEASE_MARKER}={lease_id}").into_bytes();
+        // The kernel's own threads are in session 0.
+        let session = session.filter(|session| *session != 0);
         Self { marker, session, uid: uid.filter(|uid| *uid != 0) }
     }
 

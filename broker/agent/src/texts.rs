@@ -9,3 +9,10 @@ pub(crate) fn log_cap_reached(limit: u64) -> String {
 pub(crate) fn log_dropped(bytes: u64) -> String {
     format!("[runwhere] 有 {bytes} 字节的输出没有保存\n")
 }
+
+/// Where there is no container engine.
+pub(crate) fn image_unused(image: &str) -> String {
+    let image: String =
+        image.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect();
+    format!("[runwhere] 本机直接运行进程，不使用镜像 {image}\n")
+}

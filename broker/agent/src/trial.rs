@@ -9,16 +9,19 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::agent::Context;
+use crate::container::{self, Container, Engine, Start, Unusable};
 use crate::files::safe_folder;
 use crate::gpu;
 use crate::outputs::Collector;
 use crate::program::{Exit, Gate, Program, spawn_failure};
 use crate::protocol::{
-    AgentState, Assignment, Desired, EventKind, ExitReason, LEASE_MARKER, PROTOCOL_VERSION,
+    AgentState, Assignment, Desired, EventKind, ExitReason, LEASE_MARKER, LogStream,
+    PROTOCOL_VERSION, RunnerTask, Runtime,
 };
 use crate::shim::ExecSpec;
-use crate::spool::{Spool, Writer};
-use crate::workfolder::{self, Originals, prepare};
+use crate::spool::{Input, Spool, Writer};
+use crate::texts;
+use crate::workfolder::{self, Originals, PROFILE_FILE, RUN_COMMAND_FILE, prepare};
 
 const MEMBERS_TICK: Duration = Duration::from_millis(100);
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -44,6 +47,7 @@ impl Trial<'_> {
         let mut ran = earlier.started.is_some();
         if earlier.ended || earlier.started.is_some() {
             self.context.kill_members().await;
+            self.context.clear_container().await;
             if !earlier.ended {
                 let reason = "the agent was restarted while the program ran".to_owned();
                 self.event(EventKind::Lost { reason }).await;
@@ -146,18 +150,37 @@ impl Trial<'_> {
         state.send_replace(AgentState::Preparing);
         let told = self.context.journal.append(EventKind::Preparing).await;
         failpoint!("agent.prepare.before");
-        let prepared = prepare(link, self.assignment, folders, bootstrap.drop_to)
+        let originals = prepare(link, self.assignment, folders, bootstrap.drop_to)
             .await
-            .map_err(|unprepared| (unprepared.stage, unprepared.reason));
+            .map_err(|unprepared| (unprepared.stage, unprepared.reason))?;
         failpoint!("agent.prepare.after");
+        if let Some(task) = self.contained() {
+            let engine = self.context.engine().await.map_err(|reason| ("image", reason))?;
+            engine.provide(&task.image).await.map_err(|Unusable(reason)| ("image", reason))?;
+        }
         // A broker that does not know that the node was ready would replace it if it were lost, and
         // run user code a second time: none runs before that is known.
         let mut acked = self.context.acked_events.subscribe();
         let _ = acked.wait_for(|acked| *acked >= told).await;
-        prepared
+        Ok(originals)
+    }
+
+    /// The runner, where it runs in a container here.
+    fn contained(&self) -> Option<&RunnerTask> {
+        let docker = self.context.bootstrap.runtime == Runtime::Docker;
+        self.assignment.runner.as_ref().filter(|_| docker)
     }
 
     async fn execute(&self, writer: &Writer, originals: Originals) -> Option<Originals> {
+        if let Some(task) = self.contained() {
+            return self.execute_contained(task, writer, originals).await;
+        }
+        if let Some(task) = &self.assignment.runner {
+            let bytes = texts::image_unused(&task.image).into_bytes();
+            let line = Input::Data { stream: LogStream::System, bytes };
+            // A writer that is gone loses no more than this.
+            let _ = writer.input().send(line);
+        }
         let Context { options, bootstrap, session, state, .. } = self.context;
         let node_dir = &options.node_dir;
         let started = match self.spec() {
@@ -195,21 +218,126 @@ impl Trial<'_> {
         Some(originals)
     }
 
+    async fn execute_contained(
+        &self,
+        task: &RunnerTask,
+        writer: &Writer,
+        originals: Originals,
+    ) -> Option<Originals> {
+        let made = match self.context.engine().await {
+            Ok(engine) => self.make_container(task, engine, writer).await,
+            Err(reason) => Err(reason),
+        };
+        let program = match made {
+            Ok(program) => program,
+            Err(reason) => {
+                self.failed("spawn", reason).await;
+                return None;
+            }
+        };
+        // As with a process: written down first, then the gate opens.
+        self.announce(0).await;
+        if let Err(reason) = program.open().await {
+            let exit = Exit { code: Some(127), signal: None };
+            self.exited(exit, Some(ExitReason::SpawnFailed), Some(reason)).await;
+            program.finish().await;
+            return Some(originals);
+        }
+        let (exit, reason) = tokio::select! {
+            biased;
+            exit = program.exited() => (exit, None),
+            () = self.context.wished(Desired::Stop) => {
+                self.context.state.send_replace(AgentState::Stopping);
+                (self.stop_contained(&program).await, Some(self.stop_reason()))
+            }
+        };
+        self.exited(exit, reason, None).await;
+        self.context.kill_members().await;
+        program.finish().await;
+        Some(originals)
+    }
+
+    async fn make_container(
+        &self,
+        task: &RunnerTask,
+        engine: Engine,
+        writer: &Writer,
+    ) -> Result<Container, String> {
+        let Context { bootstrap, folders, .. } = self.context;
+        let mut env = self.runner_env(task, container::RUNNER);
+        env.entry("HOME".to_owned()).or_insert_with(|| container::HOME.to_owned());
+        env.entry("TMPDIR".to_owned()).or_insert_with(|| "/tmp".to_owned());
+        env.entry("LANG".to_owned()).or_insert_with(|| "C.UTF-8".to_owned());
+        let wanted = &self.assignment.gpus;
+        let real =
+            wanted.count > 0 && !wanted.pretend && std::path::Path::new("/dev/nvidiactl").exists();
+        let start = Start {
+            task,
+            argv: runner_argv(task, container::RUNNER),
+            env,
+            folders,
+            drop_to: bootstrap.drop_to,
+            lease_id: &bootstrap.lease_id,
+            gpus: bootstrap.gpu_devices.clone().filter(|_| real).unwrap_or_default(),
+        };
+        Container::make(engine, &start, &writer.input()).await
+    }
+
+    // The first process of a container ends by a polite signal only where it listens; what it
+    // started always hears it.
+    async fn stop_contained(&self, program: &Container) -> Exit {
+        let grace = Duration::from_secs(self.assignment.stop_grace_seconds);
+        program.signal("SIGTERM").await;
+        let members = self.context.members();
+        let _ = tokio::task::spawn_blocking(move || members.terminate()).await;
+        match tokio::time::timeout(grace, program.exited()).await {
+            Ok(exit) => exit,
+            Err(_) => {
+                program.signal("SIGKILL").await;
+                program.exited().await
+            }
+        }
+    }
+
+    fn runner_env(&self, task: &RunnerTask, root: &str) -> BTreeMap<String, String> {
+        let mut env = self.assignment.env.clone();
+        let mut set = |name: &str, value: String| {
+            env.insert(name.to_owned(), value);
+        };
+        set("ENVLOOP_JOB_ID", self.assignment.job_id.clone());
+        set("ENVLOOP_TRIAL_ID", self.assignment.trial_id.clone());
+        set("ENVLOOP_RUNNER_DIR", format!("{root}/runner"));
+        if let Some(command) = &task.command {
+            set("ENVLOOP_RUN_COMMAND", command.clone());
+            set("ENVLOOP_RUN_COMMAND_FILE", format!("{root}/{RUN_COMMAND_FILE}"));
+        }
+        if task.profile.is_some() {
+            set("ENVLOOP_PROFILE_FILE", format!("{root}/{PROFILE_FILE}"));
+            set("ENVLOOP_PROFILE_DIR", format!("{root}/profile"));
+        }
+        set(LEASE_MARKER, self.context.bootstrap.lease_id.clone());
+        env
+    }
+
+    /// Writes down that user code starts: from here on it is never started again. The broker hears
+    /// of it before the program's first line; an absent broker delays nobody.
+    async fn announce(&self, pid: u32) {
+        self.event(EventKind::Started { pid }).await;
+        failpoint!("agent.started.journaled");
+        self.context.state.send_replace(AgentState::Running);
+        let started = self.context.journal.last_seq();
+        let mut acked = self.context.acked_events.subscribe();
+        let _ = tokio::time::timeout(START_TOLD, acked.wait_for(|acked| *acked >= started)).await;
+        failpoint!("agent.started.told");
+    }
+
     async fn watch(
         &self,
         program: &Program,
         gate: Gate,
         state: &tokio::sync::watch::Sender<AgentState>,
     ) -> (Exit, Option<ExitReason>) {
-        // Written down before the gate opens: from here on user code is never started again.
-        self.event(EventKind::Started { pid: program.pid }).await;
-        failpoint!("agent.started.journaled");
-        state.send_replace(AgentState::Running);
-        // The broker says that the program runs before the program's first line arrives; an absent broker delays nobody.
-        let started = self.context.journal.last_seq();
-        let mut acked = self.context.acked_events.subscribe();
-        let _ = tokio::time::timeout(START_TOLD, acked.wait_for(|acked| *acked >= started)).await;
-        failpoint!("agent.started.told");
+        self.announce(program.pid).await;
         if let Err(error) = gate.open().await {
             tracing::warn!(%error, "the shim ended early");
         }
@@ -262,7 +390,11 @@ impl Trial<'_> {
                 .map_err(|error| format!("cannot make `{}`: {error}", path.display()))?;
         }
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-        let mut env: BTreeMap<String, String> = assignment.env.clone();
+        let root = text(&folders.runner);
+        let (mut env, argv) = match &assignment.runner {
+            Some(task) => (self.runner_env(task, &root), runner_argv(task, &root)),
+            None => (assignment.env.clone(), assignment.command.argv.clone()),
+        };
         let mut default = |name: &str, value: String| {
             env.entry(name.to_owned()).or_insert(value);
         };
@@ -277,10 +409,20 @@ impl Trial<'_> {
         env.insert(LEASE_MARKER.to_owned(), bootstrap.lease_id.clone());
         Ok(ExecSpec {
             agent_pid: std::process::id(),
-            argv: assignment.command.argv.clone(),
+            argv,
             env,
             folder,
             drop_to: bootstrap.drop_to,
         })
     }
+}
+
+/// The published entry, started with what its name says.
+fn runner_argv(task: &RunnerTask, root: &str) -> Vec<String> {
+    let entry = format!("{root}/runner/{}", task.entrypoint);
+    if task.entrypoint.ends_with(".py") {
+        let find = "exec \"$(command -v python3 || command -v python)\" \"$0\"";
+        return vec!["bash".to_owned(), "-c".to_owned(), find.to_owned(), entry];
+    }
+    vec!["bash".to_owned(), entry]
 }

@@ -12,7 +12,12 @@ use sha2::Digest as _;
 
 use crate::files::safe_path;
 use crate::link::{Link, LinkError, Pause, cause};
-use crate::protocol::{Assignment, Digest, DropTo, SyncFile};
+use crate::protocol::{Assignment, Digest, DropTo, RunnerTask, SyncFile};
+
+/// The job's command in the runner's folder.
+pub(crate) const RUN_COMMAND_FILE: &str = "run_command";
+/// The job's profile in the runner's folder.
+pub(crate) const PROFILE_FILE: &str = "profile.json";
 
 const PARALLEL: usize = 6;
 const TRIES: u32 = 5;
@@ -24,6 +29,8 @@ pub(crate) struct Folders {
     pub(crate) home: PathBuf,
     pub(crate) temp: PathBuf,
     pub(crate) incoming: PathBuf,
+    /// A published runner's files, which its program reads.
+    pub(crate) runner: PathBuf,
 }
 
 /// Why the folder could not be filled.
@@ -68,6 +75,7 @@ impl Folders {
             home: folder.join("home"),
             temp: folder.join("tmp"),
             incoming: folder.join("incoming"),
+            runner: folder.join("runner"),
         }
     }
 }
@@ -100,9 +108,12 @@ pub(crate) async fn prepare(
     }
     let sync = checked(&assignment.sync).map_err(failed("sync"))?;
     let restore = checked(&assignment.restore).map_err(failed("restore"))?;
-    fetch_all(link, folders, sync).await.map_err(failed("sync"))?;
+    fetch_all(link, folders, &folders.work, sync).await.map_err(failed("sync"))?;
     // Restored files are written over the sync; so only now is the sync's own state known to count.
-    fetch_all(link, folders, restore).await.map_err(failed("restore"))?;
+    fetch_all(link, folders, &folders.work, restore).await.map_err(failed("restore"))?;
+    if let Some(task) = &assignment.runner {
+        runner_folder(link, folders, task).await.map_err(failed("runner"))?;
+    }
     let _ = fs::remove_dir_all(&folders.incoming);
     if let Some(to) = drop_to {
         for folder in [&folders.work, &folders.home, &folders.temp] {
@@ -171,14 +182,50 @@ fn checked(files: &[SyncFile]) -> Result<Vec<(PathBuf, SyncFile)>, String> {
         .collect()
 }
 
+/// Fills the runner's folder: what the program may read and, as another user, not change.
+async fn runner_folder(
+    link: &Arc<Link>,
+    folders: &Folders,
+    task: &RunnerTask,
+) -> Result<(), String> {
+    let told = |error: io::Error| error.to_string();
+    fresh(&folders.runner).map_err(told)?;
+    for (name, files) in [("runner", &task.files), ("profile", &task.inputs)] {
+        let folder = folders.runner.join(name);
+        fs::create_dir(&folder).map_err(told)?;
+        fetch_all(link, folders, &folder, checked(files)?).await?;
+    }
+    let texts =
+        [(RUN_COMMAND_FILE, task.command.as_deref()), (PROFILE_FILE, task.profile.as_deref())];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            fs::write(folders.runner.join(name), text).map_err(told)?;
+        }
+    }
+    readable(&folders.runner).map_err(told)
+}
+
+/// Lets everybody read and nobody but the owner write.
+fn readable(path: &Path) -> io::Result<()> {
+    let folder = fs::symlink_metadata(path)?.is_dir();
+    fs::set_permissions(path, fs::Permissions::from_mode(if folder { 0o755 } else { 0o644 }))?;
+    if folder {
+        for entry in fs::read_dir(path)? {
+            readable(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
 async fn fetch_all(
     link: &Arc<Link>,
     folders: &Folders,
+    target: &Path,
     files: Vec<(PathBuf, SyncFile)>,
 ) -> Result<(), String> {
     stream::iter(files.into_iter().enumerate())
         .map(|(number, (path, file))| async move {
-            fetch(link, folders, number, &path, &file)
+            fetch(link, folders, number, &target.join(path), &file)
                 .await
                 .map_err(|problem| format!("`{}`: {problem}", file.path.escape_debug()))
         })
@@ -191,7 +238,7 @@ async fn fetch(
     link: &Link,
     folders: &Folders,
     number: usize,
-    path: &Path,
+    target: &Path,
     file: &SyncFile,
 ) -> Result<(), String> {
     let temp = folders.incoming.join(number.to_string());
@@ -199,7 +246,7 @@ async fn fetch(
     let mut pause = Pause::default();
     loop {
         match download(link, &temp, file).await {
-            Ok(()) => return place(folders, &temp, path, file).map_err(|error| error.to_string()),
+            Ok(()) => return place(&temp, target, file).map_err(|error| error.to_string()),
             Err(Broken::Final(reason)) => return Err(reason),
             Err(Broken::Content(reason)) => {
                 wrong += 1;
@@ -256,13 +303,12 @@ async fn download(link: &Link, temp: &Path, file: &SyncFile) -> Result<(), Broke
     out.set_permissions(fs::Permissions::from_mode(mode | 0o400)).map_err(local)
 }
 
-fn place(folders: &Folders, temp: &Path, path: &Path, file: &SyncFile) -> io::Result<()> {
-    let target = folders.work.join(path);
+fn place(temp: &Path, target: &Path, file: &SyncFile) -> io::Result<()> {
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent)?;
     }
     // No user code has run and manifests cannot make links, so nothing here leads elsewhere.
-    fs::rename(temp, &target)?;
-    debug_assert_eq!(fs::metadata(&target)?.len(), file.size);
+    fs::rename(temp, target)?;
+    debug_assert_eq!(fs::metadata(target)?.len(), file.size);
     Ok(())
 }

@@ -19,6 +19,7 @@ pub mod lease;
 pub mod ledger;
 pub mod meter;
 pub mod policy;
+pub mod publication;
 pub mod run;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -42,6 +43,7 @@ pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapsh
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;
 pub use policy::Policy;
+pub use publication::{Publication, PublicationKind, Visibility};
 pub use run::{FrozenImage, RunLimits, RunnerRun, Terms, TrialSpec};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

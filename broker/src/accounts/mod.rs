@@ -4,4 +4,5 @@ mod caller;
 mod service;
 
 pub use caller::Caller;
+pub use runwhere_engine::KeyKind;
 pub use service::{AccountError, Accounts, NewKey};

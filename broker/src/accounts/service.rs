@@ -17,6 +17,8 @@ use crate::store::{Row, Store, StoreError, Transition};
 
 /// Beginning of every RunWhere token.
 const PREFIX: &str = "rw_";
+/// Beginning of every EnvLoop key.
+const ENVLOOP_PREFIX: &str = "epk_";
 /// Longer than any token.
 const MAX_TOKEN_BYTES: usize = 256;
 /// The id of the first workspace, project and principal.
@@ -73,11 +75,25 @@ impl Accounts {
 
     /// Who a token belongs to.
     pub async fn authenticate(&self, token: &str) -> Result<Caller, AccountError> {
-        if !token.starts_with(PREFIX) || token.len() > MAX_TOKEN_BYTES {
+        self.caller_of(token, PREFIX, KeyKind::Runwhere).await
+    }
+
+    /// Who an EnvLoop key belongs to.
+    pub async fn authenticate_envloop(&self, token: &str) -> Result<Caller, AccountError> {
+        self.caller_of(token, ENVLOOP_PREFIX, KeyKind::Envloop).await
+    }
+
+    async fn caller_of(
+        &self,
+        token: &str,
+        prefix: &str,
+        kind: KeyKind,
+    ) -> Result<Caller, AccountError> {
+        if !token.starts_with(prefix) || token.len() > MAX_TOKEN_BYTES {
             return Err(AccountError::Unauthorized);
         }
         let key = self.store.key_by_secret(&hash(token)).await?;
-        let key = key.filter(|key| key.kind == KeyKind::Runwhere && key.is_valid(self.clock.now()));
+        let key = key.filter(|key| key.kind == kind && key.is_valid(self.clock.now()));
         let key = key.ok_or(AccountError::Unauthorized)?;
         Ok(Caller {
             workspace: key.workspace,
@@ -86,6 +102,32 @@ impl Accounts {
             key: key.id,
             permissions: key.permissions,
         })
+    }
+
+    /// Makes an EnvLoop key for a caller whose secret only its owner knows; with the caller's own
+    /// permissions. A repeat with the same secret is harmless.
+    pub async fn adopt(
+        &self,
+        caller: &Caller,
+        name: &str,
+        secret_sha256: &str,
+        expires_in: Option<Duration>,
+    ) -> Result<(), AccountError> {
+        if self.store.key_by_secret(secret_sha256).await?.is_some() {
+            return Ok(());
+        }
+        let owner = Owner {
+            workspace: caller.workspace.clone(),
+            project: caller.project.clone(),
+            principal: caller.principal.clone(),
+        };
+        let new =
+            NewKey { name: name.to_owned(), permissions: caller.permissions.clone(), expires_in };
+        let (key, _) = self.make(new, &owner, self.clock.now(), KeyKind::Envloop)?;
+        let key = ApiKey { secret_sha256: secret_sha256.to_owned(), ..key };
+        let rows = vec![Row::ApiKey(key)];
+        self.store.commit(Transition { rows, events: Vec::new() }).await?;
+        Ok(())
     }
 
     /// Makes what a first start needs: the first tenant and a token with every permission. `keep`
@@ -108,7 +150,7 @@ impl Accounts {
             expires_in: None,
         };
         let owner = Owner { workspace, project, principal };
-        let (key, token) = self.make(new, &owner, now)?;
+        let (key, token) = self.make(new, &owner, now, KeyKind::Runwhere)?;
         keep(&token)?;
         failpoint!("start.token.kept");
         let Owner { workspace, project, principal } = owner;
@@ -183,12 +225,23 @@ impl Accounts {
         new: NewKey,
         project: Option<&ProjectId>,
     ) -> Result<(ApiKey, Secret), AccountError> {
+        self.create_kind(new, project, KeyKind::Runwhere).await
+    }
+
+    /// The same, for either client.
+    pub async fn create_kind(
+        &self,
+        new: NewKey,
+        project: Option<&ProjectId>,
+        kind: KeyKind,
+    ) -> Result<(ApiKey, Secret), AccountError> {
         let first = ProjectId::new(DEFAULT_ID).expect("letters are a valid id");
         let id = project.unwrap_or(&first);
         let project = self.store.project(id).await?;
         let project = project.ok_or_else(|| AccountError::NoSuchProject(id.clone()))?;
         let owner = owner_of(&project.workspace);
-        self.create_for(new, project.workspace, project.id, owner).await
+        let owner = Owner { workspace: project.workspace, project: project.id, principal: owner };
+        self.create_owned(new, &owner, kind).await
     }
 
     /// Makes a key of any tenant.
@@ -200,7 +253,16 @@ impl Accounts {
         principal: PrincipalId,
     ) -> Result<(ApiKey, Secret), AccountError> {
         let owner = Owner { workspace, project, principal };
-        let (key, token) = self.make(new, &owner, self.clock.now())?;
+        self.create_owned(new, &owner, KeyKind::Runwhere).await
+    }
+
+    async fn create_owned(
+        &self,
+        new: NewKey,
+        owner: &Owner,
+        kind: KeyKind,
+    ) -> Result<(ApiKey, Secret), AccountError> {
+        let (key, token) = self.make(new, owner, self.clock.now(), kind)?;
         let rows = vec![Row::ApiKey(key.clone())];
         self.store.commit(Transition { rows, events: Vec::new() }).await?;
         Ok((key, token))
@@ -234,11 +296,16 @@ impl Accounts {
         new: NewKey,
         owner: &Owner,
         now: Timestamp,
+        kind: KeyKind,
     ) -> Result<(ApiKey, Secret), AccountError> {
         use base64::Engine as _;
         use base64::engine::general_purpose::URL_SAFE_NO_PAD;
         let random = hex::decode(self.ids.hex(32)).unwrap_or_default();
-        let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        let prefix = match kind {
+            KeyKind::Runwhere => PREFIX,
+            KeyKind::Envloop => ENVLOOP_PREFIX,
+        };
+        let token = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random));
         let expires_at = match new.expires_in {
             Some(span) => Some(now.checked_add(span).map_err(|_| AccountError::Expiry)?),
             None => None,
@@ -246,7 +313,7 @@ impl Accounts {
         let key = ApiKey {
             id: KeyId::new(format!("key-{}", self.ids.hex(4))).expect("hexadecimal is a valid id"),
             version: 0,
-            kind: KeyKind::Runwhere,
+            kind,
             name: new.name,
             secret_sha256: hash(&token),
             principal: owner.principal.clone(),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use runwhere_agent::protocol::{
-    Assignment, CollectLimits, Digest, Exec, Gpus, LEASE_MARKER, PROTOCOL_VERSION, SyncFile,
+    Assignment, CollectLimits, Digest, Exec, Gpus, LEASE_MARKER, PROTOCOL_VERSION, RunnerTask,
+    SyncFile,
 };
-use runwhere_engine::{Job, Lease, Output, Policy, SyncManifest, Trial};
+use runwhere_engine::{Job, Lease, Output, Policy, RunnerRun, SyncManifest, SyncedFile, Trial};
 use runwhere_model::{GpuCount, GpuModel, GpuModelId};
 
 /// What the assignment is made of.
@@ -22,6 +23,7 @@ pub(super) struct Parts<'a> {
 /// Makes the assignment of a lease; the same every time it is asked for.
 pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
     let spec = &parts.job.spec;
+    let terms = parts.job.terms(parts.trial.index);
     let sync = parts.sync.map_or(&[][..], |sync| &sync.files);
     Ok(Assignment {
         protocol: PROTOCOL_VERSION,
@@ -41,7 +43,7 @@ pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
             .collect::<Result<_, _>>()?,
         workdir: ".".into(),
         checkpoint: spec.checkpoint.clone(),
-        gpus: gpus(spec.gpu_count, spec.gpu_model, spec.gpu_pretended),
+        gpus: gpus(terms.gpu_count, terms.gpu_model, terms.gpu_pretended),
         max_log_bytes: parts.policy.log_bytes,
         stop_grace_seconds: parts.policy.stop_grace.as_secs(),
         collect: CollectLimits {
@@ -49,6 +51,31 @@ pub(super) fn assignment(parts: &Parts<'_>) -> Result<Assignment, String> {
             max_seconds: parts.policy.collect_limit.as_secs(),
         },
         image: spec.image.clone(),
+        runner: match parts.job.trial_spec(parts.trial.index) {
+            Some(own) => Some(runner(&own.run)?),
+            None => None,
+        },
+    })
+}
+
+fn runner(run: &RunnerRun) -> Result<RunnerTask, String> {
+    let files = |files: &[SyncedFile]| {
+        files
+            .iter()
+            .map(|file| sync_file(&file.path, &file.sha256, file.size))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok(RunnerTask {
+        entrypoint: run.entrypoint.clone(),
+        files: files(&run.files)?,
+        inputs: files(&run.inputs)?,
+        profile: run.profile.as_ref().map(ToString::to_string),
+        command: run.command.clone(),
+        outputs: run.outputs.clone(),
+        image: run.image.pull_reference(),
+        cpus: run.limits.cpus,
+        memory_mib: run.limits.memory_mib,
+        shm_mib: run.limits.shm_mib,
     })
 }
 
@@ -97,7 +124,7 @@ fn sync_file(path: &str, sha256: &str, size: u64) -> Result<SyncFile, String> {
 fn environment(parts: &Parts<'_>) -> BTreeMap<String, String> {
     let spec = &parts.job.spec;
     let mut env = spec.env.clone();
-    let (gpus, _) = spec.gpu_count.parts();
+    let (gpus, _) = parts.job.terms(parts.trial.index).gpu_count.parts();
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };

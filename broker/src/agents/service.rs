@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runwhere_agent::protocol::{
-    Assignment, Desired, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION, PollReply,
-    PollRequest, RedeemReply, RedeemRequest,
+    Assignment, Desired, EventKind, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION,
+    PollReply, PollRequest, RedeemReply, RedeemRequest,
 };
 use runwhere_engine::{AgentOrder, Lease, StepError, Unit, sabotage};
 use runwhere_failpoint::failpoint;
@@ -45,6 +45,30 @@ impl Agents {
             return Err(AgentRefusal::Gone);
         }
         Ok((Unit { job, trial, lease: Some(row.clone()) }, row))
+    }
+}
+
+/// Files named in one event at most.
+const MOST_NAMED: usize = 200;
+
+impl Agents {
+    /// Keeps which files were not collected, and why.
+    async fn note_left_behind(&self, unit: &Unit, kind: &EventKind) -> Result<(), StoreError> {
+        let EventKind::Collected { skipped, .. } = kind else { return Ok(()) };
+        if skipped.is_empty() {
+            return Ok(());
+        }
+        let mut event = self.core.job_event(&unit.job, "outputs.left_behind");
+        event.subject.trial = Some(unit.trial.id.clone());
+        let named = skipped
+            .iter()
+            .take(MOST_NAMED)
+            .map(|file| serde_json::json!({ "name": file.path, "reason": file.reason }));
+        event.payload = serde_json::json!({
+            "files": named.collect::<Vec<_>>(), "count": skipped.len(),
+        });
+        let transition = Transition { rows: Vec::new(), events: vec![event] };
+        self.core.parts.store.commit(transition).await
     }
 }
 
@@ -150,6 +174,9 @@ impl AgentService for Agents {
                 Ok(stepped) => {
                     acked_seq = stepped.unit.trial.agent_seq;
                     failpoint!("node.event.stored");
+                    if stepped.changed {
+                        self.note_left_behind(&stepped.unit, &event.kind).await?;
+                    }
                 }
                 Err(DriveError::Step(StepError::Gap { wanted, .. })) => {
                     // The reply tells the agent from where to send.

@@ -4,6 +4,7 @@ mod admin;
 pub mod agent;
 mod billing;
 mod body;
+pub mod envloop;
 mod metrics;
 pub mod problem;
 mod router;

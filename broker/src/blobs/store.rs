@@ -126,6 +126,39 @@ impl Blobs {
         .await?
     }
 
+    /// Makes content of one project another's too, without a second copy; false where the first
+    /// has none of that size.
+    pub async fn share(
+        &self,
+        from: &ProjectId,
+        to: &ProjectId,
+        sha256: &Digest,
+        size: u64,
+    ) -> Result<bool, BlobError> {
+        let (source, place) = (self.place(from, sha256), self.place(to, sha256));
+        disk::blocking(move || {
+            if size_of(&source)? != Some(size) {
+                return Ok(false);
+            }
+            if size_of(&place)? == Some(size) {
+                return Ok(true);
+            }
+            if let Some(folder) = place.parent() {
+                disk::make_folder(folder)?;
+            }
+            match fs::hard_link(&source, &place) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(folder) = place.parent() {
+                File::open(folder)?.sync_all()?;
+            }
+            Ok(true)
+        })
+        .await?
+    }
+
     fn place(&self, project: &ProjectId, sha256: &Digest) -> PathBuf {
         let name = sha256.to_string();
         // The prefix keeps the ids `.` and `..` from being folders of another meaning.

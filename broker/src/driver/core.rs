@@ -398,8 +398,8 @@ impl Core {
         let mut event = self.job_event(job, "job.created");
         event.subject.trial = Some(trial.id.clone());
         event.payload = serde_json::json!({
-            "offer": job.spec.offer,
-            "ceiling": job.spec.ceiling,
+            "offer": job.terms(trial.index).offer,
+            "ceiling": job.terms(trial.index).ceiling,
             "snapshot": self.parts.prices.snapshot(),
             "sync": job.spec.sync,
             "resumed": job.resumed,

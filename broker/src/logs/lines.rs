@@ -51,6 +51,19 @@ pub struct Line {
     pub cursor: Cursor,
 }
 
+impl Line {
+    /// A name that no other line of its log has, the same at every reading.
+    pub fn id(&self) -> String {
+        match self.source {
+            Source::Platform => format!("p{}", self.cursor.notes),
+            Source::Stream(stream) => {
+                let number = usize::from(stream.number());
+                format!("{number}-{}", self.cursor.taken[number])
+            }
+        }
+    }
+}
+
 /// Makes lines of blocks in order, from any cursor on.
 #[derive(Debug)]
 pub(super) struct Lines {

@@ -7,8 +7,10 @@ use std::time::Duration;
 use runwhere_engine::Quota;
 use runwhere_model::Money;
 use runwhere_pricing::FxSettings;
-use runwhere_providers::local::{GpuList, UidRange};
+use runwhere_providers::local::{DockerRuntime, GpuList, UidRange};
 use serde::Deserialize;
+
+use crate::runners::OciSettings;
 
 /// All settings; every one has a default.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -16,12 +18,35 @@ use serde::Deserialize;
 pub struct ServerConfig {
     /// This machine as a provider.
     pub local: LocalSettings,
+    /// Registries of container images.
+    pub images: ImageSettings,
     /// Exchange rates.
     pub fx: FxSettings,
     /// Uploads of synced files.
     pub uploads: UploadSettings,
     /// Projects by id.
     pub projects: BTreeMap<String, ProjectSettings>,
+}
+
+/// `[images]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImageSettings {
+    /// Registries that speak plain HTTP, `name` or `name:port`.
+    pub plain_http: Vec<String>,
+    /// Certificates to trust in addition, a PEM file.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How jobs with an image run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum RunIn {
+    /// As plain processes; images are not used.
+    #[default]
+    Process,
+    /// In containers of Docker or Podman.
+    Docker,
 }
 
 /// `[local]`
@@ -41,6 +66,12 @@ pub struct LocalSettings {
     /// Holds the work folders of user code that runs as a user of its own; every user must be able
     /// to reach it. `/var/tmp/runwhere-<deployment>` when absent.
     pub work_root: Option<PathBuf>,
+    /// How jobs of published runners run.
+    pub runtime: RunIn,
+    /// Socket of the container engine; `/var/run/docker.sock` when absent.
+    pub docker_socket: Option<PathBuf>,
+    /// Network of containers; the engine's own choice when absent.
+    pub docker_network: Option<String>,
 }
 
 /// `[uploads]`
@@ -78,6 +109,9 @@ impl Default for LocalSettings {
             run_as: RunAs::default(),
             run_as_uids: None,
             work_root: None,
+            runtime: RunIn::default(),
+            docker_socket: None,
+            docker_network: None,
         }
     }
 }
@@ -158,10 +192,24 @@ impl ServerConfig {
         config.local.price(path)?;
         config.local.own_users(path, true)?;
         config.uploads.valid_for(path)?;
+        config.local.containers(path)?;
         for (id, project) in &config.projects {
             project.budget(path, id)?;
         }
         Ok(config)
+    }
+}
+
+impl ImageSettings {
+    /// How registries are reached.
+    pub fn oci(&self, path: &Path) -> Result<OciSettings, ConfigError> {
+        let ca_pem = match &self.ca_file {
+            None => None,
+            Some(file) => {
+                Some(std::fs::read(file).map_err(|error| field(path, "images.ca_file", &error))?)
+            }
+        };
+        Ok(OciSettings { plain_http: self.plain_http.clone(), ca_pem })
     }
 }
 
@@ -189,6 +237,26 @@ impl LocalSettings {
                 let message = "expected the first and the last of some user ids from 1000 on, such \
                                as [20000, 20063]";
                 ids.map(Some).ok_or_else(|| field(path, "local.run_as_uids", &message))
+            }
+        }
+    }
+
+    /// The container engine; `None` where jobs run as plain processes.
+    pub fn containers(&self, path: &Path) -> Result<Option<DockerRuntime>, ConfigError> {
+        let named = self.docker_socket.is_some() || self.docker_network.is_some();
+        match self.runtime {
+            RunIn::Process if named => {
+                let message = "has no meaning without runtime = \"docker\"";
+                Err(field(path, "local.docker_socket or docker_network", &message))
+            }
+            RunIn::Process => Ok(None),
+            RunIn::Docker => {
+                let socket = self.docker_socket.clone();
+                let socket = socket.unwrap_or_else(|| PathBuf::from("/var/run/docker.sock"));
+                if !socket.is_absolute() {
+                    return Err(field(path, "local.docker_socket", &"expected an absolute path"));
+                }
+                Ok(Some(DockerRuntime { socket, network: self.docker_network.clone() }))
             }
         }
     }
@@ -256,9 +324,25 @@ mod tests {
         let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
         let config = read(example.unwrap()).unwrap();
         // Without `..`: a new key must be shown too.
-        let ServerConfig { local, fx, uploads, projects } = config;
+        let ServerConfig { local, images, fx, uploads, projects } = config;
         assert_eq!(uploads.valid_seconds, 3600);
-        let LocalSettings { enabled, gpus, price_per_hour, run_as, run_as_uids, work_root } = local;
+        let LocalSettings {
+            enabled,
+            gpus,
+            price_per_hour,
+            run_as,
+            run_as_uids,
+            work_root,
+            runtime,
+            docker_socket,
+            docker_network,
+        } = local;
+        assert_eq!(runtime, RunIn::Docker);
+        assert_eq!(docker_socket, Some(PathBuf::from("/run/podman/podman.sock")));
+        assert_eq!(docker_network.as_deref(), Some("bridge"));
+        let ImageSettings { plain_http, ca_file } = images;
+        assert_eq!(plain_http, ["registry.lan:5000"]);
+        assert_eq!(ca_file, Some(PathBuf::from("/etc/ssl/registry-ca.pem")));
         assert!(enabled);
         assert_eq!(gpus.as_deref(), Some("a100-80g:8"));
         assert_eq!(price_per_hour.as_deref(), Some("36.44 CNY"));

@@ -21,6 +21,7 @@ use super::projects::apply_projects;
 use crate::accounts::{AccountError, Accounts};
 use crate::admin::Admin;
 use crate::agents::Agents;
+use crate::api::envloop::EnvloopParts;
 use crate::api::{ApiParts, router};
 use crate::blobs::{BlobError, Blobs};
 use crate::disk::DiskRoom;
@@ -28,6 +29,7 @@ use crate::driver::{Core, CoreParts, Sweeper};
 use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, Room, SystemIds};
+use crate::runners::{Images, OciImages, Registry as RunnerRegistry, Training, publish_example};
 use crate::server::{App, BindError, Listen, Server};
 use crate::store::{OpenError, SqliteStore, Store, StoreError};
 
@@ -83,6 +85,9 @@ pub enum ServeError {
     /// Logs.
     #[error("logs: {0}")]
     Logs(#[from] LogError),
+    /// What is needed to read image registries.
+    #[error("images: {0}")]
+    Images(String),
     /// The first token.
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -229,6 +234,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
                  with run_as = \"server\""
             );
         }
+        local.docker = config.local.containers(&config_path)?;
         local.broker_url = Some(broker_url.clone());
         registry.add(Arc::new(Local::open(local, Arc::clone(&clock)).await?));
     }
@@ -281,7 +287,29 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     failpoint!("start.recovered");
     let (closing, closed) = watch::channel(false);
     let room: Arc<dyn Room> = Arc::new(DiskRoom::of(data.root()));
-    let jobs = Jobs::new(Arc::clone(&core), public_url.is_some() || exposed);
+    let reachable = public_url.is_some() || exposed;
+    let jobs = Jobs::new(Arc::clone(&core), reachable);
+    let runners = RunnerRegistry::new(Arc::clone(&store), blobs.clone(), Arc::clone(&clock));
+    match publish_example(&runners).await {
+        Ok(revision) => tracing::debug!(revision, "The example runner is published"),
+        Err(refused) => {
+            tracing::warn!(reason = refused.message, "The example runner was not published");
+        }
+    }
+    let images = OciImages::new(config.images.oci(&config_path)?).map_err(ServeError::Images)?;
+    let images: Arc<dyn Images> = Arc::new(images);
+    let training = Training::new(Arc::clone(&core), runners, images, Arc::clone(&room), reachable);
+    let envloop = crate::api::envloop::router(EnvloopParts {
+        training: Arc::new(training),
+        store: Arc::clone(&store),
+        blobs: blobs.clone(),
+        logs: logs.clone(),
+        accounts: accounts.clone(),
+        clock: Arc::clone(&clock),
+        key: data.key().clone(),
+        public_url: public_url.clone(),
+        secure,
+    });
     let parts = ApiParts {
         store: Arc::clone(&store),
         admin: Arc::new(admin),
@@ -299,7 +327,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         secure,
         closing: closed.clone(),
     };
-    let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices)));
+    let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices))).merge(envloop);
     let background = vec![
         tokio::spawn(core.run()),
         tokio::spawn(sweeper.run()),

@@ -68,6 +68,9 @@ impl ServeError {
             }
             Self::Blobs(error) => same("文件内容不可用", "stored files cannot be used", error),
             Self::Logs(error) => same("日志不可用", "stored logs cannot be used", error),
+            Self::Images(error) => {
+                same("无法读取镜像仓库", "image registries cannot be read", error)
+            }
             Self::Account(error) => same("无法创建 token", "no token could be made", error),
             Self::Local(error) => {
                 same("无法使用本机运行任务", "this machine cannot run jobs", error)
@@ -103,6 +106,7 @@ impl ServeError {
             | Self::Io { .. }
             | Self::Marker(_)
             | Self::Config(_)
+            | Self::Images(_)
             | Self::Fx(_)
             | Self::Open(_)
             | Self::Store(_)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runwhere_engine::{
-    Job, JobKind, Lease, LeaseState, LedgerEntry, Stray, StrayState, SweeperState, TrialState,
+    Job, JobKind, Lease, LeaseState, LedgerEntry, PublicationKind, Stray, StrayState, SweeperState,
+    TrialState,
 };
 use runwhere_model::{JobId, Money, NodeId, ProviderId};
 use rust_decimal::Decimal;
@@ -65,6 +66,7 @@ on_every_store! {
     outputs_are_replaced_by_path
     the_newest_sync_is_found
     events_are_kept_in_order
+    publications_are_immutable_and_listed_newest_first
     keys_are_found_by_id_and_secret
     rows_need_what_they_belong_to
     strays_and_sweepers_are_versioned_and_found
@@ -620,6 +622,34 @@ async fn events_are_kept_in_order(store: AnyStore) {
     let events = store.events(&one.project, &one.id).await.unwrap();
     assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<String>(), "xyx");
     assert_eq!(events[1], sample::event(&one, "y"));
+}
+
+async fn publications_are_immutable_and_listed_newest_first(store: AnyStore) {
+    let kind = PublicationKind::Runner;
+    for (name, revision) in [("a/x", "1"), ("b/y", "1"), ("a/x", "2")] {
+        put(&*store, [Row::Publication(sample::publication(name, revision))]).await.unwrap();
+    }
+    put(&*store, [Row::Publication(sample::publication("a/x", "1"))]).await.unwrap();
+    let mut changed = sample::publication("a/x", "1");
+    changed.manifest_sha256 = "ff".repeat(32);
+    let refused = put(&*store, [Row::Publication(changed)]).await;
+    assert!(matches!(refused, Err(StoreError::Exists { .. })), "{refused:?}");
+    let shown = async |name, before, limit| {
+        let rows = store.publications(kind, name, before, limit).await.unwrap();
+        let last = rows.last().map(|(pos, _)| *pos);
+        let names = rows.iter().map(|(_, row)| format!("{}@{}", row.name, row.revision));
+        (names.collect::<Vec<_>>().join(" "), last)
+    };
+    assert_eq!(shown(None, None, 9).await.0, "a/x@2 b/y@1 a/x@1");
+    assert_eq!(shown(Some("a/x"), None, 9).await.0, "a/x@2 a/x@1");
+    let (first, last) = shown(None, None, 2).await;
+    assert_eq!((first.as_str(), shown(None, last, 2).await.0.as_str()), ("a/x@2 b/y@1", "a/x@1"));
+    let found = store.publication(kind, "b/y", "1").await.unwrap();
+    assert_eq!(found, Some(sample::publication("b/y", "1")));
+    assert!(store.publication(PublicationKind::Recipe, "b/y", "1").await.unwrap().is_none());
+    let holder = store.namespace_holder("a").await.unwrap().unwrap();
+    assert_eq!(holder.revision, "1");
+    assert!(store.namespace_holder("c").await.unwrap().is_none());
 }
 
 async fn keys_are_found_by_id_and_secret(store: AnyStore) {

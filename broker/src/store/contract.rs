@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
     ApiKey, Budget, EventRecord, Job, JobKind, Lease, LeaseState, LedgerEntry, Output, Principal,
-    Project, Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
+    Project, Publication, PublicationKind, Stray, SweeperState, SyncManifest, Trial, TrialState,
+    UsageSegment, Workspace,
 };
 use runwhere_model::{
     JobId, KeyId, LeaseId, NodeId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
@@ -42,6 +43,8 @@ pub enum Row {
     Stray(Stray),
     /// The sweeper of a provider.
     Sweeper(SweeperState),
+    /// A published revision; insert only.
+    Publication(Publication),
 }
 
 /// A whole change. Rows that carry a `version` are inserted when it is 0 and replace version
@@ -281,6 +284,24 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn project(&self, id: &ProjectId) -> Result<Option<Project>, StoreError>;
     /// A workspace.
     async fn workspace(&self, id: &WorkspaceId) -> Result<Option<Workspace>, StoreError>;
+    /// A published revision, over all projects.
+    async fn publication(
+        &self,
+        kind: PublicationKind,
+        name: &str,
+        revision: &str,
+    ) -> Result<Option<Publication>, StoreError>;
+    /// Published revisions with their positions, newest first, over all projects: at most `limit`
+    /// of those before position `before`, of one name where one is given.
+    async fn publications(
+        &self,
+        kind: PublicationKind,
+        name: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, Publication)>, StoreError>;
+    /// The first publication in a namespace: its tenant has the namespace.
+    async fn namespace_holder(&self, namespace: &str) -> Result<Option<Publication>, StoreError>;
     /// A principal by its id.
     async fn principal(
         &self,

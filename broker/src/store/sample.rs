@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use runwhere_engine::{
     AgentSession, ApiKey, Budget, EventRecord, Job, JobKind, JobSpec, KeyKind, Lease, LeaseState,
-    LedgerEntry, Meter, Output, Permission, PriceSnapshot, Principal, Project, Quota, Stray,
-    StrayCause, StrayState, Subject, Surplus, SyncManifest, SyncedFile, Trial, UsageSegment,
-    Workspace,
+    LedgerEntry, Meter, Output, Permission, PriceSnapshot, Principal, Project, Publication,
+    PublicationKind, Quota, Stray, StrayCause, StrayState, Subject, Surplus, SyncManifest,
+    SyncedFile, Trial, UsageSegment, Visibility, Workspace,
 };
 use runwhere_model::{
     Bootstrapping, Capabilities, Currency, Deadman, GpuCount, HourlyPrice, Identity, JobId, KeyId,
@@ -268,6 +268,23 @@ pub(crate) fn sync(project: &str, id: &str, job_name: &str) -> SyncManifest {
 
 pub(crate) fn output(path: &str, size: u64) -> Output {
     Output { path: path.to_owned(), sha256: "cd".repeat(32), size, checkpoint: false }
+}
+
+pub(crate) fn publication(name: &str, revision: &str) -> Publication {
+    Publication {
+        kind: PublicationKind::Runner,
+        name: name.to_owned(),
+        revision: revision.to_owned(),
+        workspace: workspace_id(),
+        project: project_id("p"),
+        principal: PrincipalId::new("ann").unwrap(),
+        visibility: Visibility::Public,
+        manifest_sha256: "ab".repeat(32),
+        source_ref: "HEAD".to_owned(),
+        document: serde_json::json!({ "entrypoint": "main.sh" }),
+        files: vec![SyncedFile { path: "main.sh".into(), sha256: "ab".repeat(32), size: 12 }],
+        published_at: at(0),
+    }
 }
 
 pub(crate) fn event(job: &Job, kind: &str) -> EventRecord {

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    runwhere::entry::el()
+    runwhere::el::run(std::env::args_os().collect())
 }

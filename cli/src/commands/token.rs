@@ -22,7 +22,7 @@ pub(super) fn create(args: &TokenCreateArgs, settings: &Settings, printer: &Prin
     let tokens = open(args.data_dir.as_ref(), settings)?;
     let (name, expires_in) = (args.name.as_deref(), args.expires_in.as_deref());
     let project = args.project.as_deref();
-    let made = block_on(tokens.create(name, &args.scope, project, expires_in))?;
+    let made = block_on(tokens.create(name, &args.scope, project, expires_in, args.envloop))?;
     // The token alone is the data: `TOKEN=$(runwhere token create)` works.
     printer.note(&texts::token_created(&made.id));
     printer.plain(made.token.reveal());

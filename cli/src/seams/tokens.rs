@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_broker::accounts::{AccountError, Accounts, NewKey};
+use runwhere_broker::accounts::{AccountError, Accounts, KeyKind, NewKey};
 use runwhere_broker::ports::SystemIds;
 use runwhere_broker::store::SqliteStore;
 use runwhere_model::{KeyId, ProjectId};
@@ -65,7 +65,8 @@ impl Tokens {
         Ok(Self(Accounts::new(Arc::new(store), Arc::new(SystemClock), Arc::new(SystemIds))))
     }
 
-    /// Makes a token; with no scopes it may do everything, without a project it is one of the first.
+    /// Makes a token, or an API key of EnvLoop; with no scopes it may do everything, without a
+    /// project it is one of the first.
     ///
     /// # Errors
     /// Exit code 2 for an unknown scope or project or a wrong time.
@@ -75,6 +76,7 @@ impl Tokens {
         scopes: &[String],
         project: Option<&str>,
         expires_in: Option<&str>,
+        envloop: bool,
     ) -> Outcome<MadeToken> {
         let scopes = if scopes.is_empty() { json!(["admin"]) } else { json!(scopes) };
         let shown = scopes.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -87,7 +89,8 @@ impl Tokens {
         };
         let project =
             project.map(|id| ProjectId::new(id).map_err(|_| no_project(id))).transpose()?;
-        let made = self.0.create(new, project.as_ref()).await;
+        let kind = if envloop { KeyKind::Envloop } else { KeyKind::Runwhere };
+        let made = self.0.create_kind(new, project.as_ref(), kind).await;
         let (key, secret) = made.map_err(failure)?;
         let token = Token::new(secret.expose());
         let token = token.ok_or_else(|| Failure::other("token_empty", texts::token_empty()))?;
@@ -190,10 +193,10 @@ mod tests {
         let tokens = Tokens::open(folder.path()).unwrap();
         tokens.0.first_start(|_| Ok(())).await.unwrap();
         let scopes = ["training.run".to_owned()];
-        let made = tokens.create(Some("ci"), &scopes, None, Some("30d")).await.unwrap();
-        assert!(tokens.create(None, &["fly".to_owned()], None, None).await.is_err());
+        let made = tokens.create(Some("ci"), &scopes, None, Some("30d"), false).await.unwrap();
+        assert!(tokens.create(None, &["fly".to_owned()], None, None, false).await.is_err());
         for unknown in ["other", "../x", ""] {
-            let refused = tokens.create(None, &[], Some(unknown), None).await;
+            let refused = tokens.create(None, &[], Some(unknown), None, false).await;
             assert_eq!(refused.unwrap_err().code, "project_unknown");
         }
         let rows = tokens.list().await.unwrap();

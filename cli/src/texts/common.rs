@@ -90,7 +90,6 @@ texts! {
     /// Not in this build.
     not_in_this_build(what) "此构建不含 {what}" "This build has no {what}";
     /// The `el` command.
-    el_not_yet() "el 的命令尚未提供，请使用 runwhere" "The commands of el are not served yet; use runwhere";
     /// Interrupted.
     interrupted() "已中断" "Interrupted";
     /// A yes-or-no question.

@@ -293,6 +293,11 @@ pub const HELP: &[HelpEntry] = &[
     ),
     row("token create --name", "备注名", "A name to remember it by"),
     row(
+        "token create --envloop",
+        "创建 el 命令与 EnvLoop SDK 使用的 API key",
+        "Make an API key for the el command and the EnvLoop SDK",
+    ),
+    row(
         "token create --scope",
         "权限，可重复或用逗号分隔（默认 admin，即全部）：training.run、training.stop、job.read、runner.read、billing.read、metrics.read、admin",
         "Permissions, repeated or separated by commas (default: admin, which is all): training.run, training.stop, job.read, runner.read, billing.read, metrics.read, admin",

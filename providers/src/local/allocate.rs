@@ -11,6 +11,7 @@ use runwhere_model::{
 };
 
 use super::archive::{self, Remains};
+use super::config::DockerRuntime;
 use super::failure::Failure;
 use super::folder::{self, Allocation, Grant};
 use super::offers::{Kind, Machine};
@@ -32,6 +33,7 @@ pub(super) struct Host {
     pub(super) agent: AgentProgram,
     pub(super) deployment: DeploymentId,
     pub(super) users: Option<Users>,
+    pub(super) docker: Option<DockerRuntime>,
     pub(super) retention: Duration,
 }
 
@@ -194,6 +196,7 @@ impl Host {
             pretended: kind.pretended,
             uid,
             work_dir,
+            docker: self.docker.clone().map(|runtime| (runtime, self.store.images())),
             at: now,
         })
     }

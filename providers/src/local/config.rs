@@ -45,6 +45,8 @@ pub struct LocalConfig {
     /// told: opening the provider writes it into the bootstrap of each live allocation of this
     /// deployment, and their agents go on there. `None` leaves them as they are.
     pub broker_url: Option<String>,
+    /// Where jobs with a frozen image run in containers; `None` runs plain processes.
+    pub docker: Option<DockerRuntime>,
     /// How long the agent may take to end by itself before everything is killed.
     pub stop_grace: Duration,
     /// How long an ended allocation is still shown; its meter is kept in the archive after that.
@@ -66,10 +68,20 @@ impl LocalConfig {
             drop_to: None,
             work_root: None,
             broker_url: None,
+            docker: None,
             stop_grace: Duration::from_secs(5),
             retention: Duration::from_secs(7 * 24 * 3600),
         }
     }
+}
+
+/// A container engine of this machine, Docker or Podman.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DockerRuntime {
+    /// Socket of its API.
+    pub socket: PathBuf,
+    /// Network of containers; the engine's own choice when absent.
+    pub network: Option<String>,
 }
 
 /// User ids (each with the group id of the same number) that belong to allocations alone.

@@ -14,6 +14,7 @@ use runwhere_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::config::DockerRuntime;
 use super::meter::{self, METER_FILE, Meter, Reading};
 use super::process::{AgentProcess, Belongings};
 use super::tree::remove_tree;
@@ -68,6 +69,8 @@ pub(super) struct Grant {
     pub(super) pretended: bool,
     pub(super) uid: Option<u32>,
     pub(super) work_dir: Option<PathBuf>,
+    /// Where containers are run, and the folder for what is known of images.
+    pub(super) docker: Option<(DockerRuntime, PathBuf)>,
     pub(super) at: Timestamp,
 }
 
@@ -117,6 +120,8 @@ struct BootstrapFile<'a> {
     ca_pem: Option<&'a str>,
     runtime: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    docker: Option<Docker<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     drop_to: Option<DropTo>,
     #[serde(skip_serializing_if = "Option::is_none")]
     work_dir: Option<&'a Path>,
@@ -124,6 +129,14 @@ struct BootstrapFile<'a> {
     /// Which models these are is the operator's word.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gpus_stated: bool,
+}
+
+#[derive(Serialize)]
+struct Docker<'a> {
+    socket: &'a Path,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<&'a str>,
+    verdicts: &'a Path,
 }
 
 #[derive(Serialize)]
@@ -232,7 +245,12 @@ pub(super) fn fill(folder: &Path, request: &LaunchRequest, grant: &Grant) -> io:
         lease_token: request.bootstrap.lease_token.expose(),
         agent_ttl_seconds: request.bootstrap.agent_ttl_seconds,
         ca_pem: request.bootstrap.ca_pem.as_deref(),
-        runtime: "process",
+        runtime: if grant.docker.is_some() { "docker" } else { "process" },
+        docker: grant.docker.as_ref().map(|(runtime, verdicts)| Docker {
+            socket: &runtime.socket,
+            network: runtime.network.as_deref(),
+            verdicts,
+        }),
         drop_to: grant.uid.map(|uid| DropTo { uid, gid: uid }),
         work_dir: grant.work_dir.as_deref(),
         gpu_devices: &grant.devices,

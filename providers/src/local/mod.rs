@@ -24,5 +24,7 @@ mod tests;
 mod tree;
 mod work;
 
-pub use config::{GpuList, GpuListError, LocalConfig, LocalError, SAMPLE_PRICE, UidRange};
+pub use config::{
+    DockerRuntime, GpuList, GpuListError, LocalConfig, LocalError, SAMPLE_PRICE, UidRange,
+};
 pub use provider::Local;

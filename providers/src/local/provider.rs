@@ -93,6 +93,7 @@ impl Local {
             agent: AgentProgram { program: config.agent_program, args: config.agent_args },
             deployment: config.deployment,
             users,
+            docker: config.docker,
             retention: config.retention,
         };
         let host = Arc::new(host);

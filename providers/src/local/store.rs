@@ -210,6 +210,11 @@ impl Store {
 
     /// Makes an allocation in one step: afterwards it is there with its meter running, or nothing
     /// is. After a failure [`discard`](Self::discard) makes sure of that. Under the lock.
+    /// What agents have found of images, by digest; made by them.
+    pub(super) fn images(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
     pub(super) fn create(&self, request: &LaunchRequest, grant: &Grant) -> io::Result<PathBuf> {
         let scratch = self.scratch(&grant.node);
         let target = self.folder(&grant.node);

@@ -15,7 +15,8 @@ use runwhere_broker::store::{
 };
 use runwhere_engine::{
     ApiKey, Budget, EventRecord, Job, Lease, LeaseState, LedgerEntry, Output, Principal, Project,
-    Stray, SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
+    Publication, PublicationKind, Stray, SweeperState, SyncManifest, Trial, UsageSegment,
+    Workspace,
 };
 use runwhere_model::{
     HourlyPrice, JobId, KeyId, LeaseId, OfferKey, PrincipalId, ProjectId, SyncId, TrialId,
@@ -328,6 +329,29 @@ impl Store for Desk {
     async fn workspace(&self, id: &WorkspaceId) -> Answer<Option<Workspace>> {
         self.open().await.workspace(id).await
     }
+    async fn publication(
+        &self,
+        kind: PublicationKind,
+        name: &str,
+        revision: &str,
+    ) -> Answer<Option<Publication>> {
+        self.open().await.publication(kind, name, revision).await
+    }
+
+    async fn publications(
+        &self,
+        kind: PublicationKind,
+        name: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Answer<Vec<(u64, Publication)>> {
+        self.open().await.publications(kind, name, before, limit).await
+    }
+
+    async fn namespace_holder(&self, namespace: &str) -> Answer<Option<Publication>> {
+        self.open().await.namespace_holder(namespace).await
+    }
+
     async fn principal(&self, id: &PrincipalId) -> Answer<Option<Principal>> {
         self.open().await.principal(id).await
     }

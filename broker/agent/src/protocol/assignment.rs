@@ -44,6 +44,51 @@ pub struct Assignment {
     /// Image of the job, where it has one.
     #[serde(default)]
     pub image: Option<String>,
+    /// A published runner to run instead of `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<RunnerTask>,
+}
+
+/// A published runner with its parameters. In a container its folder is `/envloop` and the work
+/// folder `/workspace`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerTask {
+    /// The entry among `files`; one that ends with `.py` is started with Python, else with Bash.
+    pub entrypoint: String,
+    /// The runner's files, read-only below `runner/` of its folder.
+    pub files: Vec<SyncFile>,
+    /// A profile's files, read-only below `profile/` of its folder.
+    #[serde(default)]
+    pub inputs: Vec<SyncFile>,
+    /// The profile itself, as JSON.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// The job's command, byte for byte.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Patterns of the files that are collected.
+    pub outputs: Vec<String>,
+    /// What a container runtime pulls, by digest.
+    pub image: String,
+    /// CPUs.
+    #[serde(default)]
+    pub cpus: Option<u32>,
+    /// Memory in MiB.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Shared memory in MiB.
+    #[serde(default)]
+    pub shm_mib: Option<u64>,
+}
+
+impl fmt::Debug for RunnerTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunnerTask")
+            .field("entrypoint", &self.entrypoint)
+            .field("image", &self.image)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Assignment {

@@ -27,6 +27,9 @@ pub struct Bootstrap {
     /// How user code runs.
     #[serde(default)]
     pub runtime: Runtime,
+    /// The container engine, where `runtime` needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docker: Option<DockerPlace>,
     /// User and group that the user's program runs as, where the agent is root. The user id belongs
     /// to this lease alone: everything that still runs as it is killed at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +71,21 @@ pub enum Runtime {
     /// A plain process group in the work folder; the image is not used.
     #[default]
     Process,
+    /// Jobs that have a frozen image run in a container of it; others as with `Process`.
+    Docker,
+}
+
+/// How the container engine is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DockerPlace {
+    /// Socket of its API.
+    pub socket: PathBuf,
+    /// Network of containers; the engine's own choice when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Folder in which the verdicts on images are kept, by digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdicts: Option<PathBuf>,
 }
 
 /// Unprivileged identity of the user's program.

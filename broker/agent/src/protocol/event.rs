@@ -113,7 +113,7 @@ pub enum EventKind {
     },
     /// User code could not be started.
     Failed {
-        /// `gpu`, `sync`, `restore`, `spawn` or `agent`.
+        /// `gpu`, `sync`, `restore`, `runner`, `image`, `spawn` or `agent`.
         stage: String,
         /// One sentence.
         reason: String,
@@ -172,7 +172,7 @@ pub struct SkippedFile {
     /// Relative to the work folder; replacement characters where it is not UTF-8.
     pub path: String,
     /// `symlink`, `socket`, `fifo`, `device`, `sparse`, `changed_while_read`, `unreadable`,
-    /// `name_not_utf8`, `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or
+    /// `name_not_utf8`, `unsafe_name`, `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or
     /// `not_uploaded`.
     pub reason: String,
 }

@@ -27,8 +27,8 @@ mod output;
 mod poll;
 mod session;
 
-pub use assignment::{Assignment, CollectLimits, Exec, Gpus, SyncFile};
-pub use bootstrap::{Bootstrap, DropTo, Runtime};
+pub use assignment::{Assignment, CollectLimits, Exec, Gpus, RunnerTask, SyncFile};
+pub use bootstrap::{Bootstrap, DockerPlace, DropTo, Runtime};
 pub use digest::{Digest, InvalidDigest};
 pub use event::{
     Event, EventKind, EventsReply, EventsRequest, ExitReason, Gpu, SkippedFile, StreamSeal,

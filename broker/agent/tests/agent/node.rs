@@ -53,6 +53,7 @@ impl Node {
             lease_token: TOKEN.to_owned(),
             agent_ttl_seconds: setup.ttl,
             ca_pem: None,
+            docker: None,
             runtime: Runtime::Process,
             drop_to: setup.drop_to,
             work_dir: setup.apart.then(|| node.outside("apart")),
@@ -192,6 +193,7 @@ pub(crate) fn shell(text: &str) -> Assignment {
         max_log_bytes: 10 << 30,
         stop_grace_seconds: 1,
         collect: CollectLimits { max_bytes: 20 << 30, max_seconds: 60 },
+        runner: None,
         image: None,
     }
 }

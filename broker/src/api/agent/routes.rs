@@ -230,7 +230,8 @@ async fn allowance(api: &Api, agent: &AgentCaller) -> Result<Arc<Allowance>, Pro
         return Ok(known);
     }
     let assignment = api.parts.agents.assignment(agent).await?;
-    let files = assignment.sync.iter().chain(&assignment.restore);
+    let runner = assignment.runner.iter().flat_map(|task| task.files.iter().chain(&task.inputs));
+    let files = assignment.sync.iter().chain(&assignment.restore).chain(runner);
     let fresh = Arc::new(Allowance {
         blobs: files.map(|file| file.sha256).collect(),
         max_output_bytes: assignment.collect.max_bytes,

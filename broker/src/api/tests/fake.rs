@@ -357,6 +357,7 @@ impl AgentService for FakeAgents {
             max_log_bytes: 1,
             stop_grace_seconds: 1,
             collect: CollectLimits { max_bytes: 100, max_seconds: 1 },
+            runner: None,
             image: None,
         })
     }

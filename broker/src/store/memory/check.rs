@@ -107,6 +107,16 @@ impl State {
                 }
                 Change::Entry(self.next_pos(), Some(row))
             }
+            Row::Publication(row) => {
+                let key = (row.kind, row.name.clone(), row.revision.clone());
+                let pos = self.publication_pos.get(&key).copied();
+                let stored = pos.and_then(|pos| self.publications.get(&pos));
+                let label = || format!("{} {}@{}", row.kind.as_str(), row.name, row.revision);
+                if !is_new(stored, &row, label)? {
+                    return Ok(None);
+                }
+                Change::Publication(self.next_pos(), Some(row))
+            }
             Row::Output(trial, row) => {
                 if !self.trials.contains_key(&trial) {
                     return Err(StoreError::Failed(format!("an output has no trial {trial}")));

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
     ApiKey, Budget, EventRecord, Job, Lease, LeaseState, LedgerEntry, Output, Principal, Project,
-    Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
+    Publication, PublicationKind, Stray, SweeperState, SyncManifest, Trial, TrialState,
+    UsageSegment, Workspace,
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 
@@ -340,6 +341,36 @@ impl Store for MemoryStore {
 
     async fn workspace(&self, id: &WorkspaceId) -> Result<Option<Workspace>, StoreError> {
         Ok(self.state().workspaces.get(id).cloned())
+    }
+
+    async fn publication(
+        &self,
+        kind: PublicationKind,
+        name: &str,
+        revision: &str,
+    ) -> Result<Option<Publication>, StoreError> {
+        let state = self.state();
+        let pos = state.publication_pos.get(&(kind, name.to_owned(), revision.to_owned()));
+        Ok(pos.and_then(|pos| state.publications.get(pos)).cloned())
+    }
+
+    async fn publications(
+        &self,
+        kind: PublicationKind,
+        name: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, Publication)>, StoreError> {
+        let state = self.state();
+        let rows = state.publications.range(..before.unwrap_or(u64::MAX)).rev();
+        let fits = |row: &Publication| row.kind == kind && name.is_none_or(|name| row.name == name);
+        let rows = rows.filter(|(_, row)| fits(row)).take(limit as usize);
+        Ok(rows.map(|(pos, row)| (*pos, row.clone())).collect())
+    }
+
+    async fn namespace_holder(&self, namespace: &str) -> Result<Option<Publication>, StoreError> {
+        let state = self.state();
+        Ok(state.publications.values().find(|row| row.namespace() == namespace).cloned())
     }
 
     async fn principal(&self, id: &PrincipalId) -> Result<Option<Principal>, StoreError> {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
-    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Publication,
+    PublicationKind, Stray, SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_model::{
     JobId, KeyId, LeaseId, NodeId, PrincipalId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
@@ -56,6 +56,8 @@ pub(super) struct State {
     pub(super) segment_pos: BTreeMap<String, Pos>,
     pub(super) entries: BTreeMap<Pos, LedgerEntry>,
     pub(super) entry_pos: BTreeMap<String, Pos>,
+    pub(super) publications: BTreeMap<Pos, Publication>,
+    pub(super) publication_pos: BTreeMap<(PublicationKind, String, String), Pos>,
     pub(super) events: BTreeMap<Pos, EventRecord>,
     pub(super) job_events: Groups<(ProjectId, JobId), Pos>,
 }
@@ -75,6 +77,7 @@ pub(super) enum Change {
     Sync(Pos, Option<SyncManifest>),
     Segment(Pos, Option<UsageSegment>),
     Entry(Pos, Option<LedgerEntry>),
+    Publication(Pos, Option<Publication>),
     Event(Pos, Option<EventRecord>),
     Stray((ProviderId, NodeId), Option<Stray>),
     Sweeper(ProviderId, Option<SweeperState>),
@@ -189,6 +192,18 @@ impl State {
                     self.entry_pos.insert(id, pos);
                 }
                 Change::Entry(pos, old)
+            }
+            Change::Publication(pos, row) => {
+                let key = |row: &Publication| (row.kind, row.name.clone(), row.revision.clone());
+                let new = row.as_ref().map(key);
+                let old = set(&mut self.publications, pos, row);
+                if let Some(old) = &old {
+                    self.publication_pos.remove(&key(old));
+                }
+                if let Some(key) = new {
+                    self.publication_pos.insert(key, pos);
+                }
+                Change::Publication(pos, old)
             }
             Change::Event(pos, row) => {
                 let key = |row: &EventRecord| {

@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 use jiff::Timestamp;
 use runwhere_engine::{
     ApiKey, Budget, EventRecord, Job, Lease, LeaseState, LedgerEntry, Output, Principal, Project,
-    Stray, SweeperState, SyncManifest, Trial, TrialState, UsageSegment, Workspace,
+    Publication, PublicationKind, Stray, SweeperState, SyncManifest, Trial, TrialState,
+    UsageSegment, Workspace,
 };
 use runwhere_model::{
     JobId, KeyId, LeaseId, NodeId, PrincipalId, ProjectId, ProviderId, SyncId, TrialId, WorkspaceId,
@@ -499,6 +500,48 @@ pub(super) fn project(c: &Connection, id: &ProjectId) -> Result<Option<Project>,
 
 pub(super) fn workspace(c: &Connection, id: &WorkspaceId) -> Result<Option<Workspace>, Fault> {
     one(c, "workspaces", "SELECT doc FROM workspaces WHERE id = ?1", [id.as_str()])
+}
+
+pub(super) fn publication(
+    c: &Connection,
+    kind: PublicationKind,
+    name: &str,
+    revision: &str,
+) -> Result<Option<Publication>, Fault> {
+    let sql = "SELECT doc FROM publications WHERE kind = ?1 AND name = ?2 AND revision = ?3";
+    one(c, "publications", sql, [kind.as_str(), name, revision])
+}
+
+pub(super) fn publications(
+    c: &Connection,
+    kind: PublicationKind,
+    name: Option<&str>,
+    before: Option<u64>,
+    limit: u32,
+) -> Result<Vec<(u64, Publication)>, Fault> {
+    let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
+    let order = "ORDER BY pos DESC LIMIT ?3";
+    match name {
+        Some(name) => {
+            let sql = format!(
+                "SELECT pos, doc FROM publications WHERE kind = ?1 AND pos < ?2 AND name = ?4 {order}"
+            );
+            placed(c, "publications", &sql, params![kind.as_str(), before, limit, name])
+        }
+        None => {
+            let sql =
+                format!("SELECT pos, doc FROM publications WHERE kind = ?1 AND pos < ?2 {order}");
+            placed(c, "publications", &sql, params![kind.as_str(), before, limit])
+        }
+    }
+}
+
+pub(super) fn namespace_holder(
+    c: &Connection,
+    namespace: &str,
+) -> Result<Option<Publication>, Fault> {
+    let sql = "SELECT doc FROM publications WHERE namespace = ?1 ORDER BY pos LIMIT 1";
+    one(c, "publications", sql, [namespace])
 }
 
 pub(super) fn principal(c: &Connection, id: &PrincipalId) -> Result<Option<Principal>, Fault> {

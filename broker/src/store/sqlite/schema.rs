@@ -18,8 +18,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const WAL_BYTES: i64 = 4 << 20;
 
 /// Each brings the file from the format of its place to the next one. Never edit a released one.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+];
 
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
-    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Publication,
+    PublicationKind, Stray, SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 use rusqlite::Connection;
@@ -374,6 +374,32 @@ impl Store for SqliteStore {
     async fn workspace(&self, id: &WorkspaceId) -> Result<Option<Workspace>, StoreError> {
         let id = id.clone();
         self.read(move |c| read::workspace(c, &id)).await
+    }
+
+    async fn publication(
+        &self,
+        kind: PublicationKind,
+        name: &str,
+        revision: &str,
+    ) -> Result<Option<Publication>, StoreError> {
+        let (name, revision) = (name.to_owned(), revision.to_owned());
+        self.read(move |c| read::publication(c, kind, &name, &revision)).await
+    }
+
+    async fn publications(
+        &self,
+        kind: PublicationKind,
+        name: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, Publication)>, StoreError> {
+        let name = name.map(str::to_owned);
+        self.read(move |c| read::publications(c, kind, name.as_deref(), before, limit)).await
+    }
+
+    async fn namespace_holder(&self, namespace: &str) -> Result<Option<Publication>, StoreError> {
+        let namespace = namespace.to_owned();
+        self.read(move |c| read::namespace_holder(c, &namespace)).await
     }
 
     async fn principal(&self, id: &PrincipalId) -> Result<Option<Principal>, StoreError> {

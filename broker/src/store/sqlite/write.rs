@@ -2,8 +2,8 @@
 //! what remains is a failure of the database itself.
 
 use runwhere_engine::{
-    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Stray,
-    SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
+    ApiKey, Budget, EventRecord, Job, Lease, LedgerEntry, Output, Principal, Project, Publication,
+    Stray, SweeperState, SyncManifest, Trial, UsageSegment, Workspace,
 };
 use runwhere_failpoint::failpoint;
 use runwhere_model::{JobId, TrialId};
@@ -33,6 +33,7 @@ pub(super) fn transition(c: &Connection, transition: &Transition) -> Result<(), 
             Row::Budget(row) => budget(c, row),
             Row::Stray(row) => stray(c, row),
             Row::Sweeper(row) => sweeper(c, row),
+            Row::Publication(row) => publication(c, row),
         }?;
     }
     transition.events.iter().try_for_each(|row| event(c, row))
@@ -387,6 +388,25 @@ fn output(c: &Connection, trial: &TrialId, row: &Output) -> Result<(), Fault> {
         params![trial.as_str(), row.path, project, document::write(row)?],
     )?;
     Ok(())
+}
+
+fn publication(c: &Connection, row: &Publication) -> Result<(), Fault> {
+    let (kind, name, revision) = (row.kind.as_str(), row.name.as_str(), row.revision.as_str());
+    let sql = "SELECT doc FROM publications WHERE kind = ?1 AND name = ?2 AND revision = ?3";
+    let stored = text(c, sql, [kind, name, revision])?;
+    keep(
+        row,
+        || format!("{kind} {name}@{revision}"),
+        stored,
+        |doc| {
+            run(
+                c,
+                "INSERT INTO publications (kind, name, revision, namespace, project_id, doc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![kind, name, revision, row.namespace(), row.project.as_str(), doc],
+            )
+        },
+    )
 }
 
 fn event(c: &Connection, row: &EventRecord) -> Result<(), Fault> {

@@ -1,0 +1,206 @@
+//! The container engine: images, and containers by the name of their lease.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, RemoveContainerOptionsBuilder,
+    StartContainerOptions, WaitContainerOptions,
+};
+use futures_util::StreamExt;
+
+use crate::protocol::DockerPlace;
+
+/// One call may wait for the end of a program.
+const CALL_SECONDS: u64 = 400 * 24 * 3600;
+const PULL_LIMIT: Duration = Duration::from_secs(3000);
+const CHECK_LIMIT: Duration = Duration::from_secs(120);
+const NO_PYTHON: i64 = 41;
+const OLD_PYTHON: i64 = 42;
+/// Looks for what the platform needs of an image.
+const CHECK: &str = "p=$(command -v python3 || command -v python) || exit 41\n\
+                     \"$p\" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 8) else 1)' || exit 42\n";
+
+/// Why an image cannot be used; stage and reason of the event.
+#[derive(Debug)]
+pub(crate) struct Unusable(pub(crate) String);
+
+/// A connection to the engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    pub(super) docker: Docker,
+    pub(super) place: DockerPlace,
+    name: String,
+}
+
+/// An error in one line, without what it was asked with.
+pub(super) fn told(error: &Error) -> String {
+    match error {
+        Error::DockerResponseServerError { status_code, message } => {
+            let line: String =
+                message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+            format!("the container engine answered {status_code}: {line}")
+        }
+        other => {
+            let line: String = other
+                .to_string()
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .take(300)
+                .collect();
+            format!("the container engine cannot be used: {line}")
+        }
+    }
+}
+
+impl Engine {
+    /// Connects; containers are named after the lease.
+    pub(crate) async fn open(place: &DockerPlace, lease_id: &str) -> Result<Self, String> {
+        let socket = place.socket.to_string_lossy();
+        let version = bollard::API_DEFAULT_VERSION;
+        let docker = Docker::connect_with_unix(&socket, CALL_SECONDS, version)
+            .map_err(|error| told(&error))?;
+        let docker = docker
+            .negotiate_version()
+            .await
+            .map_err(|error| format!("{} ({})", told(&error), place.socket.display()))?;
+        Ok(Self { docker, place: place.clone(), name: format!("runwhere-{lease_id}") })
+    }
+
+    pub(super) fn container(&self) -> &str {
+        &self.name
+    }
+
+    /// Pulls the image where it is not here, and checks it once for each digest.
+    pub(crate) async fn provide(&self, image: &str) -> Result<(), Unusable> {
+        if self.docker.inspect_image(image).await.is_err() {
+            self.pull(image).await?;
+        }
+        let verdict = self.verdict_file(image);
+        if let Some(path) = &verdict
+            && let Ok(kept) = fs::read_to_string(path)
+        {
+            return if kept.is_empty() { Ok(()) } else { Err(Unusable(kept)) };
+        }
+        let checked = self.check(image).await?;
+        if let Some(path) = &verdict {
+            // A lost verdict is made again.
+            let _ = path.parent().map(fs::create_dir_all);
+            let _ = fs::write(path, checked.as_deref().unwrap_or_default());
+        }
+        match checked {
+            None => Ok(()),
+            Some(reason) => Err(Unusable(reason)),
+        }
+    }
+
+    fn verdict_file(&self, image: &str) -> Option<PathBuf> {
+        let digest = image.rsplit_once("@sha256:")?.1;
+        let good = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+        good.then(|| self.place.verdicts.as_ref().map(|folder| folder.join(digest)))?
+    }
+
+    async fn pull(&self, image: &str) -> Result<(), Unusable> {
+        let options =
+            CreateImageOptionsBuilder::default().from_image(image).platform("linux/amd64").build();
+        let mut progress = self.docker.create_image(Some(options), None, None);
+        let pulled = async {
+            while let Some(step) = progress.next().await {
+                let step = step.map_err(|error| told(&error))?;
+                if let Some(detail) = step.error_detail.and_then(|detail| detail.message) {
+                    return Err(detail);
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(PULL_LIMIT, pulled).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(reason)) => Err(Unusable(format!("cannot pull {image}: {reason}"))),
+            Err(_) => Err(Unusable(format!("{image} was not pulled in time"))),
+        }
+    }
+
+    // The verdict; an error is no verdict.
+    async fn check(&self, image: &str) -> Result<Option<String>, Unusable> {
+        let name = format!("{}-check", self.name);
+        let body = ContainerCreateBody {
+            image: Some(image.to_owned()),
+            entrypoint: Some(vec!["bash".to_owned(), "-c".to_owned(), CHECK.to_owned()]),
+            cmd: Some(Vec::new()),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".to_owned()),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        self.remove(&name).await;
+        let options = CreateContainerOptionsBuilder::default().name(&name).build();
+        let made = self.docker.create_container(Some(options), body).await;
+        made.map_err(|error| Unusable(told(&error)))?;
+        let run = async {
+            self.docker
+                .start_container(&name, None::<StartContainerOptions>)
+                .await
+                .map_err(|error| told(&error))?;
+            self.wait(&name).await
+        };
+        let ended = tokio::time::timeout(CHECK_LIMIT, run).await;
+        self.remove(&name).await;
+        match ended {
+            Ok(Ok(0)) => Ok(None),
+            Ok(Ok(NO_PYTHON)) => Ok(Some(format!("the image {image} has no Python"))),
+            Ok(Ok(OLD_PYTHON)) => {
+                Ok(Some(format!("the image {image} has no Python of 3.8 or newer")))
+            }
+            Ok(Ok(126 | 127)) => Ok(Some(format!("the image {image} has no Bash"))),
+            Ok(Ok(code)) => Err(Unusable(format!("the check of {image} ended with {code}"))),
+            Ok(Err(reason)) => {
+                let missing = ["executable file not found", "no such file", "not found in $PATH"];
+                match missing.iter().any(|word| reason.contains(word)) {
+                    true => Ok(Some(format!("the image {image} has no Bash"))),
+                    false => Err(Unusable(reason)),
+                }
+            }
+            Err(_) => Err(Unusable(format!("the check of {image} took too long"))),
+        }
+    }
+
+    /// The exit code of a container once it has ended.
+    pub(super) async fn wait(&self, name: &str) -> Result<i64, String> {
+        loop {
+            let mut waiting = self.docker.wait_container(name, None::<WaitContainerOptions>);
+            let answered = waiting.next().await;
+            let state =
+                self.docker.inspect_container(name, None).await.map_err(|error| told(&error))?;
+            let state = state.state.unwrap_or_default();
+            if state.running != Some(true)
+                && let Some(code) = state.exit_code
+                && state.finished_at.is_some()
+            {
+                return Ok(code);
+            }
+            if !matches!(answered, Some(Ok(_))) {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+
+    /// Ends and removes a container; nothing happens where there is none.
+    pub(super) async fn remove(&self, name: &str) {
+        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        match self.docker.remove_container(name, Some(options)).await {
+            Ok(()) => {}
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => {}
+            Err(error) => tracing::warn!(reason = told(&error), "a container was not removed"),
+        }
+    }
+
+    /// Ends and removes the lease's container.
+    pub(crate) async fn clear(&self) {
+        self.remove(&self.name).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! Patterns of declared outputs.
+
+/// Whether a path below the work folder fits a pattern: `*` and `?` within one part, `**` for any
+/// number of parts; a pattern that names a folder names everything in it.
+pub(crate) fn matches(pattern: &str, path: &str) -> bool {
+    let pattern: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+    let path: Vec<&str> = path.split('/').collect();
+    !pattern.is_empty() && parts(&pattern, &path)
+}
+
+fn parts(pattern: &[&str], path: &[&str]) -> bool {
+    match (pattern.split_first(), path.split_first()) {
+        // What the pattern names, or something in it.
+        (None, _) => true,
+        (Some((&"**", rest)), _) if rest.is_empty() => !path.is_empty(),
+        (Some((&"**", rest)), _) => (0..path.len()).any(|skip| parts(rest, &path[skip..])),
+        (Some(_), None) => false,
+        (Some((first, rest)), Some((name, below))) => part(first, name) && parts(rest, below),
+    }
+}
+
+/// Greedy with one place to go back to, so that no pattern takes long.
+fn part(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n, mut back) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                back = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match back {
+                Some((star, from)) => {
+                    back = Some((star, from + 1));
+                    p = star + 1;
+                    n = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Whether every client can store a file of this name.
+pub(crate) fn is_portable(path: &str) -> bool {
+    let drive = path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
+    !drive && !path.contains('\\') && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_files_and_folders() {
+        for (pattern, path, fits) in [
+            ("outputs/**", "outputs/a", true),
+            ("outputs/**", "outputs/a/b", true),
+            ("outputs/**", "outputs", false),
+            ("outputs/**", "other/a", false),
+            ("outputs", "outputs/a/b", true),
+            ("outputs/", "outputs/a", true),
+            ("*.json", "a.json", true),
+            ("*.json", "d/a.json", false),
+            ("**/*.json", "a.json", true),
+            ("**/*.json", "d/e/a.json", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("**", "anything/at/all", true),
+            ("", "a", false),
+            ("日*", "日志", true),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+        assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
+        assert!(!is_portable("a\\b") && !is_portable("c:x") && !is_portable("a\nb"));
+        assert!(is_portable("d/a b.bin") && is_portable("日志"));
+    }
+}

@@ -1,0 +1,318 @@
+//! The pages of a job's log.
+//!
+//! A page merges the trials' logs by time. Its cursor holds a position in each of them, so nothing
+//! that arrives late is left out, and stays valid as long as the logs do.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use runwhere_agent::protocol::LogStream;
+use runwhere_engine::Trial;
+use runwhere_model::{Lang, TrialId};
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Error, ok};
+use super::jobs;
+use super::page::{self, Parameters, given};
+use super::state::{El, Signed};
+use crate::api::text::language_of;
+use crate::logs::{Cursor, Line, Source, TailLimits};
+use crate::runners::Code;
+use crate::store::JobView;
+
+const DEFAULT: usize = 200;
+const MOST: usize = 1000;
+/// Bytes of text in one page: the client takes no more than 16 MiB.
+const PAGE_BYTES: usize = 4 << 20;
+const PREFIX: &str = "[runwhere] ";
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wanted {
+    All,
+    System,
+    Runtime,
+}
+
+impl Wanted {
+    fn read(text: Option<&str>) -> Result<Self, Error> {
+        match text {
+            None | Some("all") => Ok(Self::All),
+            Some("system") => Ok(Self::System),
+            Some("runtime") => Ok(Self::Runtime),
+            Some(_) => Err(Error::new(Code::InvalidLogSource, "source is all, system or runtime")),
+        }
+    }
+
+    fn letter(self) -> char {
+        match self {
+            Self::All => 'a',
+            Self::System => 's',
+            Self::Runtime => 'r',
+        }
+    }
+
+    fn takes(self, source: Source) -> bool {
+        let system = matches!(source, Source::Platform | Source::Stream(LogStream::System));
+        match self {
+            Self::All => true,
+            Self::System => system,
+            Self::Runtime => !system,
+        }
+    }
+}
+
+/// A position in the logs of a job's trials.
+#[derive(Clone, Debug)]
+struct Place(Vec<Cursor>);
+
+impl Place {
+    fn begin(view: &JobView) -> Self {
+        Self(vec![Cursor::default(); view.trials.len()])
+    }
+
+    fn text(&self, view: &JobView, wanted: Wanted) -> String {
+        let cursors: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let text = format!("1{}~{}~{}", wanted.letter(), view.job.id, cursors.join("~"));
+        URL_SAFE_NO_PAD.encode(text)
+    }
+
+    fn read(text: &str, view: &JobView, wanted: Wanted) -> Result<Self, Error> {
+        let bad = || {
+            let why = "use a cursor of this job and source as an earlier page gave it";
+            Error::new(Code::LogCursorInvalid, why)
+        };
+        if text.len() > 4096 {
+            return Err(bad());
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| bad())?;
+        let text = String::from_utf8(bytes).map_err(|_| bad())?;
+        let mut parts = text.split('~');
+        let head = format!("1{}", wanted.letter());
+        if parts.next() != Some(head.as_str()) || parts.next() != Some(view.job.id.as_str()) {
+            return Err(bad());
+        }
+        let cursors =
+            parts.map(str::parse).collect::<Result<Vec<Cursor>, _>>().map_err(|_| bad())?;
+        if cursors.len() != view.trials.len() {
+            return Err(bad());
+        }
+        Ok(Self(cursors))
+    }
+}
+
+/// What one trial has for a page.
+struct Part {
+    lines: Vec<Line>,
+    /// Where the log stands after all that was read, also what is not wanted.
+    end: Cursor,
+    /// Everything that is there was read.
+    whole: bool,
+    /// Nothing will follow.
+    sealed: bool,
+}
+
+pub(super) async fn read(
+    State(el): State<Arc<El>>,
+    signed: Signed,
+    Path(id): Path<String>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+) -> Answer {
+    let caller = signed.reads_jobs()?;
+    let wanted = Wanted::read(given(&parameters, "source"))?;
+    let limit = page::limit_to(&parameters, DEFAULT, MOST)
+        .map_err(|_| Error::new(Code::InvalidLogQuery, "limit is a number from 1 to 1000"))?;
+    let tail = match given(&parameters, "tail") {
+        None => None,
+        Some(text) => {
+            Some(text.parse::<usize>().ok().filter(|tail| (1..=MOST).contains(tail)).ok_or_else(
+                || Error::new(Code::InvalidLogQuery, "tail is a number from 1 to 1000"),
+            )?)
+        }
+    };
+    let cursor = given(&parameters, "cursor");
+    if tail.is_some() && cursor.is_some() {
+        return Err(Error::new(Code::InvalidLogQuery, "give either tail or cursor"));
+    }
+    let view = jobs::visible(&el, &caller, &id).await?;
+    let lang = language_of(&headers);
+    let place = match (tail, cursor) {
+        (Some(tail), _) => at_tail(&el, &view, wanted, tail, lang).await?,
+        (None, Some(text)) => Place::read(text, &view, wanted)?,
+        (None, None) => Place::begin(&view),
+    };
+    answer(&el, &view, wanted, place, limit, lang).await
+}
+
+/// Where the last lines of the whole job begin.
+async fn at_tail(
+    el: &El,
+    view: &JobView,
+    wanted: Wanted,
+    tail: usize,
+    lang: Lang,
+) -> Result<Place, Error> {
+    let mut place = Place::begin(view);
+    // Each trial's last lines, the position before each, oldest first.
+    let mut all: Vec<(jiff::Timestamp, usize, Cursor)> = Vec::new();
+    for (index, (trial, _)) in view.trials.iter().enumerate() {
+        let mut lines = tail + 1;
+        let found = loop {
+            let limits = TailLimits { lines, bytes: 64 << 20, ended: false };
+            let found = el.parts.logs.tail(&trial.id, limits, lang).await?;
+            let fitting = found.lines.iter().filter(|line| wanted.takes(line.source)).count();
+            if fitting > tail || !found.truncated || lines > 64 * MOST {
+                break found;
+            }
+            lines *= 4;
+        };
+        let mut before = if found.truncated { None } else { Some(Cursor::default()) };
+        for line in &found.lines {
+            if wanted.takes(line.source)
+                && let Some(before) = before
+            {
+                all.push((line.at, index, before));
+            }
+            before = Some(line.cursor);
+        }
+        place.0[index] = before.unwrap_or(found.cursor);
+    }
+    all.sort_by_key(|(at, ..)| *at);
+    // Of each trial the earliest of those that are kept.
+    for (_, index, before) in all.iter().rev().take(tail) {
+        place.0[*index] = *before;
+    }
+    Ok(place)
+}
+
+/// Lines of one trial after a position, somewhat more than a page needs.
+async fn part(
+    el: &El,
+    trial: &TrialId,
+    wanted: Wanted,
+    from: Cursor,
+    limit: usize,
+    lang: Lang,
+) -> Result<Part, Error> {
+    let sealed = el.parts.logs.state(trial).await?.sealed;
+    let mut follower = el.parts.logs.follow(trial, from, lang).await?;
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    let mut whole = false;
+    while lines.len() <= limit && bytes <= PAGE_BYTES {
+        let Some(read) = follower.next().await? else {
+            whole = true;
+            break;
+        };
+        for line in read.into_iter().filter(|line| wanted.takes(line.source)) {
+            bytes += line.text.len();
+            lines.push(line);
+        }
+    }
+    if whole && sealed {
+        lines.extend(follower.flush().into_iter().filter(|line| wanted.takes(line.source)));
+    }
+    Ok(Part { lines, end: follower.cursor(), whole, sealed })
+}
+
+async fn answer(
+    el: &El,
+    view: &JobView,
+    wanted: Wanted,
+    mut place: Place,
+    limit: usize,
+    lang: Lang,
+) -> Answer {
+    let mut parts = Vec::new();
+    for ((trial, _), from) in view.trials.iter().zip(&place.0) {
+        parts.push(part(el, &trial.id, wanted, *from, limit, lang).await?);
+    }
+    let mut next: Vec<usize> = vec![0; parts.len()];
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    while items.len() < limit && bytes <= PAGE_BYTES {
+        // The earliest of the trials' next lines; their own order is never turned round.
+        let earliest = parts
+            .iter()
+            .enumerate()
+            .filter_map(|(index, part)| Some((part.lines.get(next[index])?.at, index)))
+            .min();
+        let Some((_, index)) = earliest else { break };
+        let line = &parts[index].lines[next[index]];
+        next[index] += 1;
+        bytes += line.text.len();
+        place.0[index] = line.cursor;
+        items.push(item(view, index, line));
+    }
+    let mut has_more = false;
+    let mut eof = true;
+    for (index, part) in parts.iter().enumerate() {
+        let taken = next[index] == part.lines.len();
+        if taken && part.whole {
+            // Past what is not wanted, too.
+            place.0[index] = part.end;
+        }
+        has_more |= !taken || !part.whole;
+        eof &= part.sealed;
+    }
+    let eof = eof && !has_more;
+    let (status, missing) = collection(view, eof);
+    ok(json!({
+        "items": items,
+        "next_cursor": place.text(view, wanted),
+        "has_more": has_more,
+        "eof": eof,
+        "collection_status": status,
+        "truncated": false,
+        "dropped_bytes": 0,
+        "missing_reason": missing,
+        "sources": sources(wanted),
+    }))
+}
+
+fn item(view: &JobView, index: usize, line: &Line) -> Value {
+    let (trial, _) = &view.trials[index];
+    let name = view.job.trial_spec(trial.index).map(|spec| spec.name.as_str());
+    let (source, stream) = match line.source {
+        Source::Platform | Source::Stream(LogStream::System) => ("system", None),
+        Source::Stream(LogStream::Stdout) => ("runtime", Some("stdout")),
+        Source::Stream(LogStream::Stderr) => ("runtime", Some("stderr")),
+    };
+    let text = match source {
+        "system" => line.text.strip_prefix(PREFIX).unwrap_or(&line.text),
+        _ => &line.text,
+    };
+    json!({
+        "id": format!("{}:{}", trial.id, line.id()),
+        "content": text,
+        "at": line.at.to_string(),
+        "source": source,
+        "stream": stream,
+        // Only these fields are printed, and none of the client's names the trial.
+        "phase": name.filter(|_| view.trials.len() > 1),
+        "trial_id": trial.id.as_str(),
+        "trial_name": name,
+        "continues": line.continues,
+    })
+}
+
+/// How complete the collection is.
+fn collection(view: &JobView, eof: bool) -> (&'static str, Option<&'static str>) {
+    let lost = |trial: &Trial| {
+        trial.state.is_terminal() && trial.started_at.is_some() && trial.log.is_none()
+    };
+    match (eof, view.trials.iter().any(|(trial, _)| lost(trial))) {
+        (_, true) => ("partial", Some("the end of a trial's log was lost with its node")),
+        (true, false) => ("complete", None),
+        (false, false) => ("collecting", None),
+    }
+}
+
+fn sources(wanted: Wanted) -> Vec<Value> {
+    [("system", Wanted::System), ("runtime", Wanted::Runtime)]
+        .into_iter()
+        .filter(|(_, own)| wanted == Wanted::All || wanted == *own)
+        .map(|(name, _)| json!({ "name": name, "missing_reason": null }))
+        .collect()
+}

@@ -1,0 +1,24 @@
+//! EnvLoop's routes, `/v1/*`: jobs of published runners for the published `el` and its SDK.
+//!
+//! Errors are `{"code": "UPPER_CASE", "message": text}`. The published client shows the code only;
+//! ours shows the message too. Replies hold neither `operation_id` nor `skipped`, which the client
+//! takes for something else, except where they are meant.
+
+mod account;
+mod answer;
+mod artifacts;
+mod billing;
+mod checkpoints;
+mod jobs;
+mod login;
+mod logs;
+mod page;
+mod router;
+mod runners;
+mod state;
+mod trials;
+mod unserved;
+mod view;
+
+pub use router::router;
+pub use state::EnvloopParts;

@@ -1,0 +1,547 @@
+//! What a user asks for, read from JSON and checked for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::canonical::{canonical, whole};
+use super::refusal::{Code, Refused};
+use super::registry::RunnerRef;
+use super::strict::parse_strict;
+use super::tags;
+
+/// Most trials of one job.
+const MOST_TRIALS: usize = 16;
+const COMMAND_BYTES: usize = 65_536;
+const REQUEST_ID_CHARACTERS: usize = 128;
+/// A year: longer is a typing error.
+const MOST_SECONDS: i128 = 366 * 24 * 3600;
+const MOST_GPUS: i128 = 1024;
+const MOST_MIB: i128 = 1 << 30;
+
+/// A whole request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// What repeats are known by.
+    pub request_id: Option<String>,
+    /// One to sixteen.
+    pub trials: Vec<TrialRequest>,
+}
+
+/// What one trial is to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialRequest {
+    /// Its name, unique in the job.
+    pub name: String,
+    /// What runs.
+    pub runner: RunnerRef,
+    /// Instead of the runner's image.
+    pub image: Option<String>,
+    /// The runner's `run_command` parameter.
+    pub command: Option<String>,
+    /// Instead of the runner's resources, each.
+    pub resources: Resources,
+    /// Time-out of the program in seconds.
+    pub timeout_seconds: Option<u64>,
+    /// Labels.
+    pub tags: BTreeMap<String, String>,
+    /// A profile's snapshot.
+    pub profile: Option<Value>,
+}
+
+/// Named resources of a trial.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Resources {
+    /// GPU model.
+    pub gpu_type: Option<String>,
+    /// GPUs.
+    pub gpus: Option<u32>,
+    /// CPUs.
+    pub cpus: Option<u32>,
+    /// Memory in MiB.
+    pub memory_mb: Option<u64>,
+    /// Disk in MiB.
+    pub storage_mb: Option<u64>,
+    /// Shared memory in MiB.
+    pub shm_mb: Option<u64>,
+}
+
+fn spec_error(field: &str, message: impl Into<String>) -> Refused {
+    Refused::new(Code::InvalidSpec, message).at(field)
+}
+
+impl Request {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its code and field.
+    pub fn read(body: &[u8]) -> Result<Self, Refused> {
+        let value = parse_strict(body).map_err(|why| {
+            let twice_tag = why.contains("is there twice");
+            let code = if twice_tag { Code::InvalidSpec } else { Code::BadRequest };
+            Refused::new(code, why)
+        })?;
+        let Value::Object(mut root) = value else {
+            return Err(Refused::new(Code::BadRequest, "the request must be a JSON object"));
+        };
+        match root.remove("type") {
+            None => {}
+            Some(Value::String(kind)) if kind == "train" => {}
+            Some(_) => {
+                let why = "only jobs of type \"train\" are served here";
+                return Err(Refused::new(Code::InvalidJobType, why).at("type"));
+            }
+        }
+        let request_id = request_id(root.remove("request_id"))?;
+        for key in ["metadata", "user_metadata"] {
+            if root.contains_key(key) {
+                let why = format!("{key} is not served for runner jobs; use tags");
+                return Err(Refused::new(Code::InvalidMetadata, why).at(key));
+            }
+        }
+        let (trials, spec) = (taken(&mut root, "trials"), taken(&mut root, "spec"));
+        let trials = match (trials, spec) {
+            (Some(_), Some(_)) => {
+                let why = "give either trials or spec, not both";
+                return Err(Refused::new(Code::InvalidTrials, why).at("trials"));
+            }
+            (None, None) => {
+                let why = "trials (1 to 16 entries of name and spec) or spec is needed";
+                return Err(Refused::new(Code::InvalidTrials, why).at("trials"));
+            }
+            (None, Some(spec)) => vec![TrialRequest::read("trial-1".to_owned(), spec, "spec")?],
+            (Some(trials), None) => read_trials(trials)?,
+        };
+        if let Some(key) = root.keys().next() {
+            return Err(unknown(key, ""));
+        }
+        Ok(Self { request_id, trials })
+    }
+
+    /// SHA-256 of the canonical form of everything explicit but the request id: key order, number
+    /// forms, null members, the single form and the spelling of the time-out do not count.
+    pub fn fingerprint(&self) -> String {
+        let trials: Vec<Value> = self.trials.iter().map(TrialRequest::explicit).collect();
+        hex::encode(Sha256::digest(canonical(&json!({ "trials": trials }))))
+    }
+}
+
+fn taken(map: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    map.remove(key).filter(|value| !value.is_null())
+}
+
+fn request_id(value: Option<Value>) -> Result<Option<String>, Refused> {
+    let wrong = |why: &str| Refused::new(Code::InvalidRequestId, why).at("request_id");
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(id)) => {
+            let count = id.chars().count();
+            if count == 0 || count > REQUEST_ID_CHARACTERS {
+                return Err(wrong("request_id must have 1 to 128 characters"));
+            }
+            if id.chars().any(char::is_control) {
+                return Err(wrong("request_id must not hold control characters"));
+            }
+            Ok(Some(id))
+        }
+        Some(_) => Err(wrong("request_id must be a string")),
+    }
+}
+
+fn read_trials(value: Value) -> Result<Vec<TrialRequest>, Refused> {
+    let wrong = |why: String| Refused::new(Code::InvalidTrials, why).at("trials");
+    let Value::Array(items) = value else {
+        return Err(wrong("trials must be a list of name and spec".into()));
+    };
+    if items.is_empty() || items.len() > MOST_TRIALS {
+        let why = format!("a job has 1 to {MOST_TRIALS} trials, not {}", items.len());
+        return Err(wrong(why));
+    }
+    let mut names = BTreeSet::new();
+    let mut trials = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let place = format!("trials[{index}]").replace(['[', ']'], ".");
+        let place = place.trim_end_matches('.').to_owned();
+        let Value::Object(mut item) = item else {
+            return Err(wrong(format!("{place} must be an object with name and spec")));
+        };
+        let name = match taken(&mut item, "name") {
+            None => format!("trial-{}", index + 1),
+            Some(Value::String(name)) if name_is_good(&name) => name,
+            Some(_) => {
+                let why =
+                    "letters, digits, `.`, `_` and `-`, 1 to 63, beginning with a letter or digit";
+                return Err(wrong(format!("{place}.name must be {why}")));
+            }
+        };
+        if !names.insert(name.clone()) {
+            return Err(wrong(format!("{place}.name is that of an earlier trial")));
+        }
+        let spec = taken(&mut item, "spec");
+        let spec = spec.ok_or_else(|| wrong(format!("{place}.spec is missing")))?;
+        if let Some(key) = item.keys().next() {
+            return Err(unknown(key, &place));
+        }
+        trials.push(TrialRequest::read(name, spec, &format!("{place}.spec"))?);
+    }
+    Ok(trials)
+}
+
+fn name_is_good(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// The refusal of a key that a runner's request does not have.
+fn unknown(key: &str, place: &str) -> Refused {
+    let shown: String =
+        key.chars().filter(|c| !c.is_control() && !"[]".contains(*c)).take(64).collect();
+    let field = if place.is_empty() { shown.clone() } else { format!("{place}.{shown}") };
+    let (code, why) = match key {
+        "executor" | "provider" | "backend" | "queue_id" | "cluster" | "region" => {
+            (Code::BackendSelection, "the server chooses where a job runs")
+        }
+        "dataset" | "dataset_ref" | "task" | "task_id" | "task_ref" | "source" | "config"
+        | "split" | "revision" => (Code::InvalidSpec, "runner jobs select no dataset or task"),
+        "files" | "uploads" | "workdir" | "code" => (
+            Code::InvalidSpec,
+            "runner jobs upload no files; the image holds what the program needs",
+        ),
+        "resolved" | "snapshot" | "runner_snapshot" | "image_digest" | "manifest_sha256" => (
+            Code::InvalidSpec,
+            "the server resolves and freezes; requests name only what they want",
+        ),
+        "env"
+        | "environment"
+        | "environment_variables"
+        | "parameters"
+        | "params"
+        | "profile_id" => (
+            Code::InvalidSpec,
+            "runner jobs take neither environment variables nor parameter tables",
+        ),
+        "recipe" | "base_model" | "model" | "lora" | "hyperparameters" | "learning_rate" => {
+            (Code::InvalidSpec, "a recipe and a runner cannot be mixed")
+        }
+        "metadata" | "user_metadata" => (Code::InvalidMetadata, "use tags"),
+        _ => (Code::InvalidSpec, "the key is not known"),
+    };
+    Refused::new(code, format!("{field}: {why}")).at(field)
+}
+
+impl TrialRequest {
+    fn read(name: String, value: Value, place: &str) -> Result<Self, Refused> {
+        let Value::Object(mut spec) = value else {
+            return Err(spec_error(place, format!("{place} must be an object")));
+        };
+        let at = |key: &str| format!("{place}.{key}");
+        let runner = match taken(&mut spec, "runner") {
+            Some(Value::String(text)) => RunnerRef::parse(&text)?,
+            Some(_) => {
+                let why = "a runner is named as namespace/name@commit";
+                return Err(Refused::new(Code::InvalidRunner, why).at(at("runner")));
+            }
+            None => match spec.keys().find(|key| !known(key)) {
+                Some(key) => return Err(unknown(key, place)),
+                None => {
+                    return Err(spec_error(&at("runner"), format!("{} is missing", at("runner"))));
+                }
+            },
+        };
+        let image = match taken(&mut spec, "image") {
+            None => None,
+            Some(Value::String(text)) if !text.trim().is_empty() => Some(text),
+            Some(_) => return Err(spec_error(&at("image"), "image must be an image reference")),
+        };
+        let command = match taken(&mut spec, "command") {
+            None => None,
+            Some(Value::String(text)) => Some(command(text, &at("command"))?),
+            Some(_) => {
+                let why = "command must be a string";
+                return Err(Refused::new(Code::InvalidCommand, why).at(at("command")));
+            }
+        };
+        let resources = match taken(&mut spec, "resources") {
+            None => Resources::default(),
+            Some(value) => Resources::read(value, &at("resources"))?,
+        };
+        let one = seconds(taken(&mut spec, "timeout_seconds"), &at("timeout_seconds"))?;
+        let other = seconds(taken(&mut spec, "timeout_sec"), &at("timeout_sec"))?;
+        if one.is_some() && other.is_some() && one != other {
+            let why = "timeout_seconds and timeout_sec differ; give one of them";
+            return Err(spec_error(&at("timeout_seconds"), why));
+        }
+        let tags = match taken(&mut spec, "tags") {
+            None => BTreeMap::new(),
+            Some(value) => tags::read(&value)
+                .map_err(|why| Refused::new(Code::InvalidTag, why).at(at("tags")))?,
+        };
+        let profile = match taken(&mut spec, "profile") {
+            None => None,
+            Some(value @ Value::Object(_)) => Some(value),
+            Some(_) => {
+                let why = "runner jobs take no named profile, only a fixed snapshot with a schema";
+                return Err(spec_error(&at("profile"), why));
+            }
+        };
+        if let Some(key) = spec.keys().next() {
+            return Err(unknown(key, place));
+        }
+        let timeout_seconds = one.or(other);
+        Ok(Self { name, runner, image, command, resources, timeout_seconds, tags, profile })
+    }
+
+    fn explicit(&self) -> Value {
+        let Resources { gpu_type, gpus, cpus, memory_mb, storage_mb, shm_mb } = &self.resources;
+        let resources = json!({
+            "gpu_type": gpu_type, "gpus": gpus, "cpus": cpus, "memory_mb": memory_mb,
+            "storage_mb": storage_mb, "shm_mb": shm_mb,
+        });
+        json!({
+            "name": self.name,
+            "runner": self.runner.to_string(),
+            "image": self.image,
+            "command": self.command,
+            "resources": resources,
+            "timeout_seconds": self.timeout_seconds,
+            "tags": self.tags,
+            "profile": self.profile,
+        })
+    }
+}
+
+fn known(key: &str) -> bool {
+    ["runner", "image", "command", "resources", "timeout_seconds", "timeout_sec", "tags", "profile"]
+        .contains(&key)
+}
+
+fn command(text: String, field: &str) -> Result<String, Refused> {
+    let wrong = |why: &str| Refused::new(Code::InvalidCommand, why).at(field);
+    if text.trim().is_empty() {
+        return Err(wrong("command must hold something else than white space"));
+    }
+    if text.contains('\0') {
+        return Err(wrong("command must not hold a NUL"));
+    }
+    if text.len() > COMMAND_BYTES {
+        return Err(wrong("command must have at most 65536 bytes in UTF-8"));
+    }
+    Ok(text)
+}
+
+/// A positive whole number up to a bound, in any number form.
+fn count(value: Option<Value>, most: i128, field: &str) -> Result<Option<u64>, Refused> {
+    let Some(value) = value else { return Ok(None) };
+    let number = match &value {
+        Value::Number(number) => whole(number),
+        _ => None,
+    };
+    let good = number.filter(|number| (1..=most).contains(number));
+    good.and_then(|number| u64::try_from(number).ok()).map(Some).ok_or_else(|| {
+        spec_error(field, format!("{field} must be a whole number from 1 to {most}"))
+    })
+}
+
+fn seconds(value: Option<Value>, field: &str) -> Result<Option<u64>, Refused> {
+    count(value, MOST_SECONDS, field)
+}
+
+impl Resources {
+    fn read(value: Value, place: &str) -> Result<Self, Refused> {
+        let Value::Object(mut map) = value else {
+            return Err(spec_error(place, format!("{place} must be an object")));
+        };
+        let at = |key: &str| format!("{place}.{key}");
+        let gpu_type = match taken(&mut map, "gpu_type") {
+            None => None,
+            Some(Value::String(text)) if !text.trim().is_empty() && text.len() <= 128 => {
+                Some(text.trim().to_owned())
+            }
+            Some(_) => return Err(spec_error(&at("gpu_type"), "gpu_type must name a GPU model")),
+        };
+        let mut number = |key: &str, most| count(taken(&mut map, key), most, &at(key));
+        let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
+        let resources = Self {
+            gpu_type,
+            gpus: small(number("gpus", MOST_GPUS)?),
+            cpus: small(number("cpus", MOST_GPUS)?),
+            memory_mb: number("memory_mb", MOST_MIB)?,
+            storage_mb: number("storage_mb", MOST_MIB)?,
+            shm_mb: number("shm_mb", MOST_MIB)?,
+        };
+        match map.keys().next() {
+            Some(key) => Err(unknown(key, place)),
+            None => Ok(resources),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RUNNER: &str = "envloop/bash@0123456789abcdef0123456789abcdef01234567";
+
+    fn read(value: &Value) -> Result<Request, Refused> {
+        Request::read(value.to_string().as_bytes())
+    }
+
+    fn code(value: &Value) -> &'static str {
+        read(value).map_or_else(|refused| refused.code.as_str(), |_| "OK")
+    }
+
+    fn single(key: &str, value: Value) -> Value {
+        json!({ "spec": { "runner": RUNNER, key: value } })
+    }
+
+    #[test]
+    fn both_forms_and_the_documents_request_are_read() {
+        let spec = json!({
+            "runner": RUNNER, "resources": { "gpu_type": "H100", "gpus": 4 }, "timeout_seconds": 600,
+        });
+        let request = read(&json!({
+            "type": "train", "request_id": "gpu-run-001",
+            "trials": [{ "name": "first", "spec": spec }, { "name": "second", "spec": spec }],
+        }))
+        .unwrap();
+        assert_eq!(request.trials.len(), 2);
+        assert_eq!(request.trials[1].name, "second");
+        assert_eq!(request.trials[0].resources.gpus, Some(4));
+        let one = read(&json!({ "request_id": "x", "spec": { "runner": RUNNER } })).unwrap();
+        assert_eq!((one.trials.len(), one.trials[0].name.as_str()), (1, "trial-1"));
+    }
+
+    #[test]
+    fn every_rule_has_its_code() {
+        let many = |n: usize| json!({ "trials": vec![json!({ "spec": { "runner": RUNNER } }); n] });
+        let resource = |key: &str, value: Value| single("resources", json!({ key: value }));
+        let long = |n: usize| single("command", json!("é".repeat(n / 2)));
+        let cases = [
+            (many(1), "OK"),
+            (many(16), "OK"),
+            (many(17), "INVALID_TRIALS"),
+            (many(0), "INVALID_TRIALS"),
+            (json!({}), "INVALID_TRIALS"),
+            (json!({ "trials": {} }), "INVALID_TRIALS"),
+            (json!({ "trials": [{ "name": "a" }] }), "INVALID_TRIALS"),
+            (json!({ "trials": [{ "name": "a/b", "spec": {} }] }), "INVALID_TRIALS"),
+            (json!({ "spec": { "runner": RUNNER }, "trials": [] }), "INVALID_TRIALS"),
+            (json!({ "type": "agent", "spec": { "runner": RUNNER } }), "INVALID_JOB_TYPE"),
+            (json!({ "spec": {} }), "INVALID_TRAIN_JOB_SPEC"),
+            (json!({ "spec": { "runner": 1 } }), "INVALID_RUNNER"),
+            (json!({ "spec": { "runner": "envloop/bash" } }), "INVALID_RUNNER"),
+            (json!({ "spec": { "runner": "bash@main" } }), "INVALID_RUNNER"),
+            (json!({ "spec": { "runner": "envloop/bash@main" } }), "RUNNER_VERSION_AMBIGUOUS"),
+            (json!({ "spec": { "runner": "envloop/bash@0123456" } }), "RUNNER_VERSION_AMBIGUOUS"),
+            (
+                json!({ "spec": { "runner": "envloop/bash@FULL_COMMIT" } }),
+                "RUNNER_VERSION_AMBIGUOUS",
+            ),
+            (json!({ "spec": { "base_model": "m" } }), "INVALID_TRAIN_JOB_SPEC"),
+            (single("dataset", json!("d")), "INVALID_TRAIN_JOB_SPEC"),
+            (single("files", json!([])), "INVALID_TRAIN_JOB_SPEC"),
+            (single("env", json!({})), "INVALID_TRAIN_JOB_SPEC"),
+            (single("snapshot", json!({})), "INVALID_TRAIN_JOB_SPEC"),
+            (single("provider", json!("aws")), "UNSUPPORTED_TRAINING_BACKEND_SELECTION"),
+            (
+                json!({ "executor": "x", "spec": { "runner": RUNNER } }),
+                "UNSUPPORTED_TRAINING_BACKEND_SELECTION",
+            ),
+            (single("profile", json!("org/name")), "INVALID_TRAIN_JOB_SPEC"),
+            (single("command", json!("echo")), "OK"),
+            (single("command", json!(" \n\t")), "INVALID_COMMAND"),
+            (single("command", json!("")), "INVALID_COMMAND"),
+            (single("command", json!("a\u{0}b")), "INVALID_COMMAND"),
+            (single("command", json!(1)), "INVALID_COMMAND"),
+            (long(65_536), "OK"),
+            (long(65_538), "INVALID_COMMAND"),
+            (resource("gpus", json!(0)), "INVALID_TRAIN_JOB_SPEC"),
+            (resource("gpus", json!(-1)), "INVALID_TRAIN_JOB_SPEC"),
+            (resource("gpus", json!(1.5)), "INVALID_TRAIN_JOB_SPEC"),
+            (resource("gpus", json!("4")), "INVALID_TRAIN_JOB_SPEC"),
+            (resource("gpus", json!(4.0)), "OK"),
+            (resource("gpu_type", json!(" ")), "INVALID_TRAIN_JOB_SPEC"),
+            (resource("tpus", json!(1)), "INVALID_TRAIN_JOB_SPEC"),
+            (single("timeout_sec", json!(600)), "OK"),
+            (single("timeout_seconds", json!(0)), "INVALID_TRAIN_JOB_SPEC"),
+            (
+                json!({ "spec": { "runner": RUNNER, "timeout_sec": 1, "timeout_seconds": 2 } }),
+                "INVALID_TRAIN_JOB_SPEC",
+            ),
+            (single("tags", json!({ "a": 1 })), "INVALID_TAG"),
+            (single("tags", json!({})), "OK"),
+            (json!({ "request_id": "", "spec": { "runner": RUNNER } }), "INVALID_REQUEST_ID"),
+            (
+                json!({ "request_id": "x".repeat(129), "spec": { "runner": RUNNER } }),
+                "INVALID_REQUEST_ID",
+            ),
+            (json!({ "request_id": 7, "spec": { "runner": RUNNER } }), "INVALID_REQUEST_ID"),
+            (
+                json!({ "user_metadata": {}, "spec": { "runner": RUNNER } }),
+                "INVALID_TRAIN_JOB_METADATA",
+            ),
+        ];
+        for (value, expected) in cases {
+            let shown: String = value.to_string().chars().take(200).collect();
+            assert_eq!(code(&value), expected, "{shown}");
+        }
+        let twice = br#"{"spec":{"runner":"x","runner":"y"}}"#;
+        assert_eq!(Request::read(twice).unwrap_err().code, Code::InvalidSpec);
+        assert_eq!(Request::read(b"[]").unwrap_err().code, Code::BadRequest);
+    }
+
+    #[test]
+    fn spelling_does_not_change_the_fingerprint_and_input_does() {
+        let print = |value: Value| read(&value).unwrap().fingerprint();
+        let spec = |more: Value| {
+            let mut spec = json!({ "runner": RUNNER, "timeout_seconds": 600 });
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        };
+        let plain = print(json!({ "spec": spec(json!({})) }));
+        for same in [
+            json!({ "type": "train", "request_id": "other", "spec": spec(json!({})) }),
+            json!({ "trials": [{ "name": "trial-1", "spec": spec(json!({})) }] }),
+            json!({ "trials": [{ "spec": spec(json!({ "command": null })) }] }),
+            json!({ "spec": { "timeout_sec": 600.0, "runner": RUNNER, "tags": {}, "resources": {} } }),
+        ] {
+            assert_eq!(print(same.clone()), plain, "{same}");
+        }
+        for other in [
+            json!({ "spec": spec(json!({ "timeout_seconds": 601 })) }),
+            json!({ "spec": spec(json!({ "command": "x" })) }),
+            json!({ "spec": spec(json!({ "tags": { "a": "b" } })) }),
+            json!({ "spec": spec(json!({ "image": "python" })) }),
+            json!({ "spec": spec(json!({ "resources": { "gpus": 1 } })) }),
+            json!({ "spec": spec(json!({ "profile": { "schema": "x" } })) }),
+            json!({ "trials": [{ "name": "first", "spec": spec(json!({})) }] }),
+            json!({ "trials": [{ "spec": spec(json!({})) }, { "spec": spec(json!({})) }] }),
+        ] {
+            assert_ne!(print(other.clone()), plain, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bodies_are_refused_with_a_sentence(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Err(refused) = Request::read(&body) {
+                prop_assert!(!refused.message.is_empty());
+            }
+        }
+
+        #[test]
+        fn hostile_members_are_refused_with_a_sentence(key in "\\PC{0,12}", text in "\\PC{0,20}", number in any::<f64>()) {
+            for value in [json!(text), json!(number), json!([text]), json!({ "a": number })] {
+                let refused = read(&single(&key, value.clone()));
+                if let Err(refused) = refused {
+                    prop_assert!(!refused.message.contains('['), "{}", refused.message);
+                }
+                let _ = read(&json!({ &key: value }));
+            }
+        }
+    }
+}
