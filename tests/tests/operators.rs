@@ -26,8 +26,7 @@ fn running(server: &Server, project: &Project) -> String {
 fn age(data: &Path, node: &str) {
     let local = data.join("local");
     let mut aged = 0;
-    for folder in [local.join(node), local.join("records").join(node)] {
-        let path = folder.join("request.json");
+    for path in [local.join(node).join("request.json"), local.join("records").join(node)] {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
         let at: jiff::Timestamp = record["created_at"].as_str().unwrap().parse().unwrap();
