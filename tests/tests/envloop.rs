@@ -201,7 +201,8 @@ fn envloop_published_client_runs_the_documents_request() {
     assert_eq!((bytes.len(), page["items"].as_array().map(Vec::len)), (3_000_000, Some(1)));
 
     // The same again is the same job; anything else is a conflict.
-    let again = site.published(&submit).expect_code(0).json();
+    // (The job has failed, so the client says 1.)
+    let again = site.published(&submit).expect_code(1).json();
     assert_eq!(text(&again, "job_id"), id);
     let mut changed = request.clone();
     changed["trials"][0]["spec"]["resources"]["gpus"] = json!(2);
