@@ -96,6 +96,16 @@ pub enum FxSettingError {
     },
 }
 
+/// A line of a file of rates that cannot be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "line {line}: expected from,to,rate,date,source, such as USD,CNY,6.7489,2026-09-24,treasury"
+)]
+pub struct FxFileError {
+    /// Which line, from 1.
+    pub line: usize,
+}
+
 /// Why an amount could not be converted.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FxError {
@@ -182,6 +192,38 @@ impl FxTable {
             table.rates.insert((from, to), FxRate { from, to, rate, date: setting.date, source });
         }
         Ok(table)
+    }
+
+    /// The table with newer rates put in; an older rate of a direction does not replace a newer one.
+    #[must_use]
+    pub fn with(mut self, rates: impl IntoIterator<Item = FxRate>) -> Self {
+        for rate in rates {
+            let direction = (rate.from, rate.to);
+            let newer = self.rates.get(&direction).is_none_or(|present| rate.date >= present.date);
+            if newer && rate.from != rate.to && rate.rate > Decimal::ZERO {
+                self.rates.insert(direction, rate);
+            }
+        }
+        self
+    }
+
+    /// Rates of a file: lines `from,to,rate,date,source` under a header of these words.
+    pub fn read_file(text: &str) -> Result<Vec<FxRate>, FxFileError> {
+        let mut lines = text.lines().enumerate();
+        let header =
+            lines.next().map_or("", |(_, line)| line.trim_start_matches('\u{feff}').trim());
+        if header != "from,to,rate,date,source" {
+            return Err(FxFileError { line: 1 });
+        }
+        lines
+            .filter(|(_, line)| !line.trim().is_empty())
+            .map(|(at, line)| {
+                let rate = read(line.trim_end()).filter(|rate| {
+                    rate.rate > Decimal::ZERO && rate.from != rate.to && !rate.source.is_empty()
+                });
+                rate.ok_or(FxFileError { line: at + 1 })
+            })
+            .collect()
     }
 
     /// A table of rates that were in force.

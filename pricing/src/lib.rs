@@ -11,9 +11,11 @@
 pub mod canonical;
 pub mod catalogue;
 pub mod codes;
+pub mod ecb;
 pub mod fx;
 pub mod history;
 pub mod http;
+pub mod import;
 pub mod keep;
 pub mod listing;
 pub mod quote;
@@ -22,6 +24,7 @@ pub mod refresh;
 pub mod request;
 pub mod resolve;
 pub mod rows;
+pub mod run_cost;
 mod select;
 pub mod service;
 pub mod shard;
@@ -34,9 +37,13 @@ pub use catalogue::{
     Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding, Standing, Trouble,
 };
 pub use codes::CodeBook;
-pub use fx::{Converted, FxError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable};
+pub use ecb::{ECB_DAILY, EcbError, read_ecb};
+pub use fx::{
+    Converted, FxError, FxFileError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable,
+};
 pub use history::{Change, ChangeKind};
 pub use http::router;
+pub use import::{ImportError, ImportOptions, Imported, Layout, import};
 pub use keep::PriceFolder;
 pub use listing::Listed;
 pub use quote::{Policy, Query, Quote, Recommended, Rejection, TaskType};
@@ -48,6 +55,7 @@ pub use rows::{
     Flag, OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply, SummaryRow,
     four_decimals,
 };
+pub use run_cost::{BillingRule, RunCost, RunPlan, billing_rule, run_cost};
 pub use service::{PriceOptions, PriceService};
 pub use shard::{Limits, Shard, ShardFileError};
 pub use snapshot::Bundled;

@@ -191,7 +191,7 @@ fn mebibytes(gibibytes: &str) -> Option<u64> {
     parse_decimal(gibibytes).ok()?.checked_mul(Decimal::from(1024))?.to_u64()
 }
 
-fn midnight(date: &str) -> Option<Timestamp> {
+pub(crate) fn midnight(date: &str) -> Option<Timestamp> {
     let date: Date = date.parse().ok()?;
     Some(date.to_zoned_datetime(TimeZone::UTC).ok()?.timestamp())
 }

@@ -1,0 +1,100 @@
+//! Our own table, as `price list --csv` writes it and the bundled prices have it.
+
+use runwhere_model::offer::{RejectedRow, Stock};
+use runwhere_model::{
+    GpuCount, GpuModel, Marks, Offer, OfferKey, Price, PriceKind, PriceState, ProviderId,
+};
+
+use super::skypilot::{filled, mebibytes, price};
+use super::table::{Row, Table};
+use super::{ImportError, ImportOptions, Imported, Layout};
+use crate::snapshot::gpu_of;
+
+pub(super) fn read(table: Table, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let mut imported = Imported {
+        layout: Layout::Own,
+        offers: Vec::new(),
+        rejected: Vec::new(),
+        without_gpu: 0,
+        rows: 0,
+    };
+    imported.rows = table.each(|row| match row {
+        Ok(row) => match offer(&row, options) {
+            Ok(offer) => imported.offers.push(offer),
+            Err(reason) => imported.rejected.push(RejectedRow { row: row.text(), reason }),
+        },
+        Err(reason) => imported.rejected.push(RejectedRow { row: String::new(), reason }),
+    });
+    Ok(imported)
+}
+
+fn offer(row: &Row<'_>, options: &ImportOptions) -> Result<Offer, String> {
+    let provider = match (&options.provider, row.get("provider")) {
+        (Some(provider), _) => provider.clone(),
+        (None, text) => ProviderId::new(text).map_err(|error| format!("provider: {error}"))?,
+    };
+    let key = OfferKey {
+        provider,
+        region: filled(row.get("region")),
+        zone: filled(row.get("zone")),
+        billing_model: row
+            .get("billing_model")
+            .parse()
+            .map_err(|error| format!("billing_model: {error}"))?,
+        instance_type: filled(row.get("instance_type")).ok_or("no instance_type")?,
+    };
+    let name = row.get("gpu_name");
+    let column = ["gpu_memory_gib", "gpu_memory_gib_each"]
+        .into_iter()
+        .find(|column| !row.get(column).is_empty())
+        .unwrap_or("gpu_memory_gib");
+    let memory = row.get(column);
+    let gpu = match memory.parse::<u32>() {
+        Ok(gib) => gpu_of(name, gib),
+        Err(_) => GpuModel::named(name, None).map(|model| model.id),
+    };
+    let stated = row.get("price_per_hour");
+    let state = match stated {
+        "" => PriceState::Unknown,
+        text => {
+            let currency =
+                row.get("currency").parse().map_err(|error| format!("currency: {error}"))?;
+            price(text, currency).map_err(|why| format!("price_per_hour: {why}"))?
+        }
+    };
+    let observed = match row.get("observed_at") {
+        "" => options.observed_at,
+        text => Some(
+            crate::snapshot::midnight(text)
+                .or_else(|| text.parse().ok())
+                .ok_or("observed_at is no date")?,
+        ),
+    };
+    let source = filled(row.get("source")).unwrap_or_else(|| options.source.clone());
+    let count = row.get("gpu_count");
+    let gpu_count = count
+        .parse::<GpuCount>()
+        .ok()
+        .or_else(|| runwhere_providers::sources::count(runwhere_model::parse_decimal(count).ok()?));
+    Ok(Offer {
+        key,
+        gpu,
+        gpu_raw: name.to_owned(),
+        gpu_count: gpu_count.ok_or_else(|| format!("gpu_count {count:?} is no count"))?,
+        gpu_memory_mib: mebibytes(memory, column)?,
+        vcpus: row.get("vcpus").parse().ok(),
+        memory_mib: mebibytes(row.get("memory_gib"), "memory_gib")?,
+        price: Price {
+            state,
+            kind: PriceKind::List,
+            source,
+            observed_at: observed,
+            effective_at: None,
+        },
+        stock: Stock::Unstated,
+        launchable: false,
+        pretended: false,
+        marks: Marks::NONE,
+        details: None,
+    })
+}
