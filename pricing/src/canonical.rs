@@ -52,6 +52,10 @@ struct Canonical {
     policy: Policy,
     #[serde(rename = "pr", default, skip_serializing_if = "Vec::is_empty")]
     prefer_regions: Vec<String>,
+    #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
+    hours: Option<String>,
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    disk_gib: Option<u32>,
     #[serde(rename = "a")]
     audience: Audience,
 }
@@ -75,6 +79,8 @@ pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -
         fresh_only: query.fresh_only,
         policy: query.policy,
         prefer_regions: query.prefer_regions.clone(),
+        hours: query.hours.map(|hours| hours.normalize().to_string()),
+        disk_gib: query.disk_gib,
         audience: query.audience,
     };
     let json = serde_json::to_vec(&canonical).unwrap_or_default();
@@ -106,10 +112,12 @@ impl QuoteRef {
         }
         let json = URL_SAFE_NO_PAD.decode(question).ok()?;
         let canonical: Canonical = serde_json::from_slice(&json).ok()?;
-        let max_hourly_price = match &canonical.max_hourly_price {
-            None => None,
-            Some(text) => Some(parse_decimal(text).ok()?),
+        let exact = |text: &Option<String>| match text {
+            None => Some(None),
+            Some(text) => parse_decimal(text).ok().map(Some),
         };
+        let max_hourly_price = exact(&canonical.max_hourly_price)?;
+        let hours = exact(&canonical.hours)?;
         Some(Self {
             state_id: state.to_owned(),
             as_of: canonical.as_of,
@@ -129,6 +137,8 @@ impl QuoteRef {
                 fresh_only: canonical.fresh_only,
                 policy: canonical.policy,
                 prefer_regions: canonical.prefer_regions,
+                hours,
+                disk_gib: canonical.disk_gib,
                 audience: canonical.audience,
             },
         })

@@ -242,6 +242,19 @@ impl FxTable {
         self.max_age_days
     }
 
+    /// All rates as rows, with their age.
+    pub fn listed(&self, now: Timestamp) -> Vec<serde_json::Value> {
+        let row = |rate: &FxRate| {
+            let age_days = self.age_days(rate, now);
+            serde_json::json!({
+                "from": rate.from, "to": rate.to, "rate": rate.rate, "date": rate.date,
+                "source": rate.source, "age_days": age_days,
+                "decides": age_days <= i64::from(self.max_age_days),
+            })
+        };
+        self.rates().map(row).collect()
+    }
+
     /// Converts for showing and ordering; a rate past its age is used and marked.
     pub fn convert(
         &self,

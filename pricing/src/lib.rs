@@ -42,7 +42,7 @@ pub use fx::{
     Converted, FxError, FxFileError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable,
 };
 pub use history::{Change, ChangeKind};
-pub use http::router;
+pub use http::{Operator, price_metrics, router, router_with, standalone};
 pub use import::{ImportError, ImportOptions, Imported, Layout, import};
 pub use keep::PriceFolder;
 pub use listing::Listed;

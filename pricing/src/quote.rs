@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runwhere_model::{BillingModel, GpuModelId, Mark, OfferDetails};
+use rust_decimal::prelude::ToPrimitive;
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Assessed, Audience, Catalogue, SHOWN, SpotStanding, Standing};
 use crate::reason::{Reason, Tag};
+use crate::run_cost::{RunCost, RunPlan, billing_rule, run_cost};
 use crate::select::Found;
 
 /// What the GPUs are for. Prices do not depend on it yet; it is part of the quote's identity.
@@ -69,6 +71,10 @@ pub struct Query {
     pub policy: Policy,
     /// Regions that come before all others, the first before the second.
     pub prefer_regions: Vec<String>,
+    /// How many hours it runs, exact: each answer says what the whole run costs.
+    pub hours: Option<Decimal>,
+    /// With how much disk, in GiB.
+    pub disk_gib: Option<u32>,
     /// Who asks.
     pub audience: Audience,
 }
@@ -92,6 +98,8 @@ impl Query {
             fresh_only: false,
             policy: Policy::Price,
             prefer_regions: Vec::new(),
+            hours: None,
+            disk_gib: None,
             audience: Audience::Public,
         }
     }
@@ -134,6 +142,8 @@ pub struct Recommended {
     pub rank: usize,
     /// The offer and what holds of it.
     pub assessed: Assessed,
+    /// What the whole run costs, where that was asked and is known.
+    pub run_cost: Option<RunCost>,
     /// 100 for the lowest price among the answers of its standing, less the
     /// dearer it is; one decimal. `None` without a price.
     pub score: Option<Decimal>,
@@ -227,6 +237,7 @@ impl Catalogue {
                 }
                 said.extend(reasons(&assessed));
                 Recommended {
+                    run_cost: run_of(query, &assessed),
                     rank: at + 1,
                     score: score(found.lowest.get(&standing).copied(), assessed.amount()),
                     tag: match (at, standing) {
@@ -262,6 +273,19 @@ impl Catalogue {
         }
         said
     }
+}
+
+/// What the run of a question costs on an offer.
+fn run_of(query: &Query, assessed: &Assessed) -> Option<RunCost> {
+    let micros = query.hours?.checked_mul(Decimal::from(3_600_000_000u64))?.ceil().to_u64()?;
+    let offer = &assessed.entry.offer;
+    let plan = RunPlan {
+        running_micros: micros,
+        starts: 1,
+        disk_gib: query.disk_gib.unwrap_or(0),
+        stopped_micros: 0,
+    };
+    run_cost(offer, &billing_rule(offer.key.provider.as_str()), &plan)?.ok()
 }
 
 /// Percent by which a spot price is raised for comparison where its provider states none.

@@ -13,6 +13,7 @@ use crate::canonical::expires_at;
 use crate::catalogue::{Assessed, NotLaunchable, SpotStanding, Trouble};
 use crate::quote::{Quote, Recommended, Rejection};
 use crate::reason::{self, Reason, Tag};
+use crate::run_cost::RunCost;
 
 /// A mark on a row.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -163,6 +164,9 @@ pub struct RecommendationRow {
     pub reason: String,
     /// Why: codes and parameters.
     pub reasons: Vec<Reason>,
+    /// What the whole run costs in the offer's currency, where that was asked and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_cost: Option<RunCost>,
 }
 
 /// The answer to a quote.
@@ -378,6 +382,7 @@ impl RecommendationRow {
             tag_code: recommended.tag,
             reason: reason::join(&recommended.reasons, lang),
             reasons: recommended.reasons.clone(),
+            run_cost: recommended.run_cost.clone(),
         }
     }
 }

@@ -11,4 +11,4 @@ mod state;
 
 pub use runner::{Outcome, RefreshError, Refresher};
 pub use stage::{JUMP, Staged, stage};
-pub use state::{Quarantined, SourceState, SourceStatus, Verdict};
+pub use state::{NotDue, Quarantined, SourceState, SourceStatus, Verdict};

@@ -10,6 +10,8 @@ use moka::future::Cache;
 use runwhere_model::{OfferKey, OfferScope, OfferSheet, PriceKind, ProviderId};
 use runwhere_providers::OfferSource;
 
+use serde::Serialize;
+
 use super::stage::{Staged, stage};
 use super::state::{NotDue, SourceState, SourceStatus, Verdict};
 use crate::catalogue::Trouble;
@@ -23,7 +25,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const SAVE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What came of an attempt.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "code", content = "params", rename_all = "snake_case")]
 pub enum Outcome {
     /// The prices were swapped in.
     Taken {

@@ -114,7 +114,8 @@ impl SourceState {
 }
 
 /// Why a source is not read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NotDue {
     /// Its prices are fresh.
     Fresh,

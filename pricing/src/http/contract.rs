@@ -1,5 +1,4 @@
-//! The HTTP routes of the price service. No route needs a token; who has one is told by an
-//! [`Audience`] in the request's extensions, put there by whoever checks credentials.
+//! The routes that the published client uses.
 
 use std::sync::Arc;
 
@@ -10,13 +9,14 @@ use axum::extract::{DefaultBodyLimit, Extension, Query as UrlQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use runwhere_model::{BillingModel, Lang, parse_decimal};
+use runwhere_model::{BillingModel, GpuCount, Lang, Stock, parse_decimal};
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::richer::{has, validator};
 use crate::catalogue::Audience;
-use crate::quote::{Query, TaskType};
+use crate::quote::{Policy, Query, TaskType};
 use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, Problem, RequestError};
 use crate::service::PriceService;
 
@@ -24,21 +24,37 @@ use crate::service::PriceService;
 const MAX_BODY: usize = 64 * 1024;
 
 /// `GET /api/v1/comparison/summary`, `POST /api/v1/comparison/quote`, `GET /api/v1/offers`.
-pub fn router(service: Arc<PriceService>) -> Router {
+pub(super) fn routes(service: Arc<PriceService>) -> Router {
     Router::new()
         .route("/api/v1/comparison/summary", get(summary))
         .route("/api/v1/comparison/quote", post(quote))
         .route("/api/v1/offers", get(offers))
-        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(service)
+}
+
+/// An answer with its validator, or 304 where the caller has it.
+fn validated(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Response) -> Response {
+    let value = axum::http::HeaderValue::from_str(tag);
+    let mut response = match has(headers, tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => answer(),
+    };
+    if let (Ok(value), true) = (value, response.status() != StatusCode::BAD_REQUEST) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response
 }
 
 async fn summary(
     State(service): State<Arc<PriceService>>,
     audience: Option<Extension<Audience>>,
+    headers: HeaderMap,
 ) -> Response {
-    Json(service.summary(audience_of(audience))).into_response()
+    let audience = audience_of(audience);
+    let question = format!("summary {audience:?}");
+    let tag = validator(service.catalogue().state_id(), &question, service.now());
+    validated(&headers, &tag, || Json(service.summary(audience)).into_response())
 }
 
 async fn offers(
@@ -48,12 +64,17 @@ async fn offers(
     UrlQuery(parameters): UrlQuery<Vec<(String, String)>>,
 ) -> Response {
     let lang = lang_of(&headers);
-    let page = list_request(&parameters)
-        .and_then(|request| service.list(&request, audience_of(audience), lang));
-    match page {
-        Ok(page) => Json(page).into_response(),
-        Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
-    }
+    let audience = audience_of(audience);
+    let question = format!("offers {audience:?} {lang:?} {parameters:?}");
+    let tag = validator(service.catalogue().state_id(), &question, service.now());
+    validated(&headers, &tag, || {
+        let page =
+            list_request(&parameters).and_then(|request| service.list(&request, audience, lang));
+        match page {
+            Ok(page) => Json(page).into_response(),
+            Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
+        }
+    })
 }
 
 async fn quote(
@@ -76,7 +97,7 @@ async fn quote(
     }
 }
 
-async fn method_not_allowed(headers: HeaderMap) -> Response {
+pub(super) async fn method_not_allowed(headers: HeaderMap) -> Response {
     let message = match lang_of(&headers) {
         Lang::Zh => "该地址不支持此请求方法",
         Lang::En => "this address does not serve this method",
@@ -84,7 +105,7 @@ async fn method_not_allowed(headers: HeaderMap) -> Response {
     envelope(StatusCode::METHOD_NOT_ALLOWED, message, serde_json::json!({}))
 }
 
-fn audience_of(audience: Option<Extension<Audience>>) -> Audience {
+pub(super) fn audience_of(audience: Option<Extension<Audience>>) -> Audience {
     audience.map_or(Audience::Public, |Extension(audience)| audience)
 }
 
@@ -92,7 +113,7 @@ fn refuse(status: StatusCode, error: &RequestError, lang: Lang) -> Response {
     envelope(status, &error.text(lang), serde_json::json!({ "field": error.field }))
 }
 
-fn envelope(status: StatusCode, message: &str, detail: serde_json::Value) -> Response {
+pub(super) fn envelope(status: StatusCode, message: &str, detail: serde_json::Value) -> Response {
     let body = serde_json::json!({
         "code": status.as_u16(),
         "message": message,
@@ -102,7 +123,7 @@ fn envelope(status: StatusCode, message: &str, detail: serde_json::Value) -> Res
 }
 
 /// The first language of `Accept-Language` in which there are sentences; Chinese if there is none.
-fn lang_of(headers: &HeaderMap) -> Lang {
+pub(super) fn lang_of(headers: &HeaderMap) -> Lang {
     let Some(accepted) = headers.get(header::ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()) else {
         return Lang::default();
     };
@@ -143,6 +164,42 @@ fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestE
                     })?),
                 };
             }
+            "zone" => request.zone = text(),
+            "country" => request.country = text(),
+            "gpu_count" => {
+                let count = text().map(|text| text.parse::<GpuCount>()).transpose();
+                let problem = Problem::Whole { min: 1, max: 4096 };
+                request.gpu_count = count.map_err(|_| RequestError::new("gpu_count", problem))?;
+            }
+            "max_price" => {
+                let price = text().map(|text| parse_decimal(&text).map_err(|_| ())).transpose();
+                let price = price.map(|price| price.filter(|price| *price > Decimal::ZERO));
+                request.max_price =
+                    price.map_err(|()| RequestError::new("max_price", Problem::PositiveDecimal))?;
+            }
+            "stock" => {
+                request.stock = match text().as_deref() {
+                    None => None,
+                    Some("in_stock") => Some(Stock::Available),
+                    Some("low") => Some(Stock::Low),
+                    Some("sold_out") => Some(Stock::SoldOut),
+                    Some("unstated") => Some(Stock::Unstated),
+                    Some(_) => {
+                        let words = Problem::OneOf("in_stock, low, sold_out, unstated");
+                        return Err(RequestError::new("stock", words));
+                    }
+                };
+            }
+            "min_memory_mib" => {
+                let least = whole("min_memory_mib", 0, u32::MAX as usize)?;
+                request.min_memory_mib = Some(least as u64);
+            }
+            "max_age_seconds" => {
+                let most = whole("max_age_seconds", 0, u32::MAX as usize)?;
+                request.max_age_seconds = i64::try_from(most).ok();
+            }
+            "fresh" => request.fresh_only = flag("fresh", value)?,
+            "all_forms" => request.all_forms = flag("all_forms", value)?,
             "is_active" => request.active = flag("is_active", value)?,
             "launchable" => request.launchable_only = flag("launchable", value)?,
             "limit" => request.limit = whole("limit", 1, MAX_LIMIT)?,
@@ -180,6 +237,24 @@ struct QuoteBody<'a> {
     provider: Option<&'a RawValue>,
     #[serde(borrow, default)]
     region: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    zone: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    country: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    min_memory_mib: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    min_vcpus: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    fresh_only: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    policy: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prefer_regions: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    hours: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    disk_gib: Option<&'a RawValue>,
 }
 
 fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
@@ -202,10 +277,37 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
             return Err(RequestError::new("task_type", words));
         }
     };
-    query.spot_allowed = match body.spot_allowed.map(RawValue::get) {
-        None | Some("true") => true,
-        Some("false") => false,
-        Some(_) => return Err(RequestError::new("spot_allowed", Problem::TrueOrFalse)),
+    let flag = |field: &'static str, raw: Option<&RawValue>| match raw.map(RawValue::get) {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(_) => Err(RequestError::new(field, Problem::TrueOrFalse)),
+    };
+    query.spot_allowed = flag("spot_allowed", body.spot_allowed)?.unwrap_or(true);
+    query.fresh_only = flag("fresh_only", body.fresh_only)?.unwrap_or(false);
+    query.policy = match text("policy", body.policy)?.as_deref() {
+        None | Some("price") => Policy::Price,
+        Some("reclaim") => Policy::Reclaim,
+        Some(_) => return Err(RequestError::new("policy", Problem::OneOf("price, reclaim"))),
+    };
+    if let Some(raw) = body.prefer_regions {
+        let regions: Option<Vec<String>> = serde_json::from_str(raw.get()).ok();
+        let few = regions.filter(|regions| regions.len() <= 20);
+        query.prefer_regions = few.ok_or(RequestError::new("prefer_regions", Problem::Text))?;
+    }
+    query.zone = text("zone", body.zone)?;
+    query.country = text("country", body.country)?;
+    query.min_memory_mib =
+        number("min_memory_mib", body.min_memory_mib, 1, u32::MAX)?.map(u64::from);
+    query.min_vcpus = number("min_vcpus", body.min_vcpus, 1, u32::MAX)?;
+    query.disk_gib = number("disk_gib", body.disk_gib, 1, 1 << 20)?;
+    query.hours = match body.hours {
+        None => None,
+        Some(raw) => Some(
+            decimal(raw)
+                .filter(|hours| *hours > Decimal::ZERO && *hours <= Decimal::from(87_600))
+                .ok_or(RequestError::new("hours", Problem::PositiveDecimal))?,
+        ),
     };
     query.max_hourly_price = match body.max_hourly_price {
         None => None,
