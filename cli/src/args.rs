@@ -232,23 +232,65 @@ pub struct PriceArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PriceWhat {
-    Summary,
+    Summary(PriceSummaryArgs),
     List(PriceListArgs),
     Recommend(PriceRecommendArgs),
+    Explain(PriceExplainArgs),
+    Sources(PriceSourcesArgs),
+    Refresh(PriceRefreshArgs),
+    History(PriceHistoryArgs),
+    Diff(PriceDiffArgs),
+    Import(PriceImportArgs),
+    Fx(PriceFxArgs),
+    Serve(PriceServeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PriceSummaryArgs {
+    #[arg(long)]
+    pub strict: bool,
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct PriceListArgs {
     #[arg(long, value_name = "GPU")]
     pub gpu_type: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub gpu_num: Option<String>,
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+    #[arg(long, value_name = "CC")]
+    pub country: Option<String>,
     #[arg(long, value_name = "MODEL")]
     pub billing_model: Option<BillingModelArg>,
+    #[arg(long)]
+    pub all_forms: bool,
+    #[arg(long, value_name = "GIB")]
+    pub min_memory: Option<u32>,
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<String>,
+    #[arg(long, value_name = "STOCK")]
+    pub stock: Option<StockArg>,
+    #[arg(long, value_name = "HOURS")]
+    pub max_age: Option<u32>,
+    #[arg(long)]
+    pub fresh: bool,
+    #[arg(long)]
+    pub launchable: bool,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all")]
     pub limit: Option<u32>,
     #[arg(long)]
     pub all: bool,
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    #[arg(long)]
+    pub strict: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -256,6 +298,13 @@ pub struct PriceListArgs {
 pub enum BillingModelArg {
     OnDemand,
     Spot,
+    CapacityBlock,
+    DedicatedHost,
+    LowPriority,
+    Queued,
+    Reserved,
+    Windows,
+    WindowsSpot,
 }
 
 impl From<BillingModelArg> for BillingModel {
@@ -263,8 +312,24 @@ impl From<BillingModelArg> for BillingModel {
         match arg {
             BillingModelArg::OnDemand => Self::OnDemand,
             BillingModelArg::Spot => Self::Spot,
+            BillingModelArg::CapacityBlock => Self::CapacityBlock,
+            BillingModelArg::DedicatedHost => Self::DedicatedHost,
+            BillingModelArg::LowPriority => Self::LowPriority,
+            BillingModelArg::Queued => Self::Queued,
+            BillingModelArg::Reserved => Self::Reserved,
+            BillingModelArg::Windows => Self::Windows,
+            BillingModelArg::WindowsSpot => Self::WindowsSpot,
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StockArg {
+    InStock,
+    Low,
+    SoldOut,
+    Unstated,
 }
 
 #[derive(Debug, Args)]
@@ -279,6 +344,105 @@ pub struct PriceRecommendArgs {
     pub spot: bool,
     #[arg(long)]
     pub no_spot: bool,
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+    #[arg(long, value_name = "CC")]
+    pub country: Option<String>,
+    #[arg(long, value_name = "REGION", value_delimiter = ',')]
+    pub prefer_region: Vec<String>,
+    #[arg(long, value_name = "POLICY", default_value = "price")]
+    pub policy: PolicyArg,
+    #[arg(long)]
+    pub fresh: bool,
+    #[arg(long, value_name = "HOURS")]
+    pub hours: Option<String>,
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
+    pub disk: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum PolicyArg {
+    Price,
+    Reclaim,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceExplainArgs {
+    #[arg(value_name = "OFFER")]
+    pub offer: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceSourcesArgs {
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceRefreshArgs {
+    #[arg(value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    #[arg(long, value_name = "OFFER", conflicts_with_all = ["provider", "reject", "accept_next"])]
+    pub accept: Option<String>,
+    #[arg(long, value_name = "OFFER", conflicts_with_all = ["provider", "accept_next"])]
+    pub reject: Option<String>,
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "provider")]
+    pub accept_next: Option<String>,
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceHistoryArgs {
+    #[arg(value_name = "OFFER")]
+    pub offer: String,
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceDiffArgs {
+    #[arg(value_name = "FROM")]
+    pub from: Option<String>,
+    #[arg(value_name = "TO", requires = "from")]
+    pub to: Option<String>,
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceImportArgs {
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    #[arg(long, value_name = "CURRENCY")]
+    pub currency: Option<String>,
+    #[arg(long, value_name = "TEXT")]
+    pub source: Option<String>,
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub observed: Option<String>,
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceFxArgs {
+    #[arg(value_name = "AMOUNT")]
+    pub amount: Option<String>,
+    #[arg(long, value_name = "CURRENCY", default_value = "CNY")]
+    pub to: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PriceServeArgs {
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub listen: String,
+    #[arg(long)]
+    pub offline: bool,
 }
 
 #[derive(Debug, Args)]

@@ -184,6 +184,11 @@ impl PriceService {
         }
     }
 
+    /// Keeps the present state on disk, so that later prices can be compared with it.
+    pub fn keep_state(&self) {
+        self.keep_for_quotes(&self.catalogue());
+    }
+
     /// Answers a quote again, as it was answered; `None` when its state is no longer kept.
     pub fn replay(&self, quote: &QuoteRef) -> Option<Quote> {
         Some(self.state(&quote.state_id)?.quote(&quote.query, quote.as_of))

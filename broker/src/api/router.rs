@@ -8,7 +8,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use runwhere_pricing::Audience;
+use runwhere_engine::Permission;
+use runwhere_pricing::{Audience, Operator};
 use serde_json::json;
 
 use super::problem::Problem;
@@ -57,12 +58,16 @@ async fn ready(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     }
 }
 
-/// Who has a token sees account prices; a token that is none of ours changes nothing.
+/// Who has a token sees account prices, an administrator decides about prices; a token that is none of
+/// ours changes nothing.
 async fn audience(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     if let Some(token) = bearer(request.headers())
-        && api.accounts.authenticate(token).await.is_ok()
+        && let Ok(caller) = api.accounts.authenticate(token).await
     {
         request.extensions_mut().insert(Audience::Member);
+        if caller.allows(Permission::Admin) {
+            request.extensions_mut().insert(Operator);
+        }
     }
     next.run(request).await
 }

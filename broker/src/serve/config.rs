@@ -8,6 +8,7 @@ use runwhere_engine::Quota;
 use runwhere_model::Money;
 use runwhere_pricing::FxSettings;
 use runwhere_providers::local::{DockerRuntime, GpuList, UidRange};
+use runwhere_providers::sources::SourceSettings;
 use serde::Deserialize;
 
 use crate::runners::OciSettings;
@@ -22,10 +23,24 @@ pub struct ServerConfig {
     pub images: ImageSettings,
     /// Exchange rates.
     pub fx: FxSettings,
+    /// Prices.
+    pub prices: PriceSettings,
+    /// Sources of prices by the provider's id.
+    pub providers: BTreeMap<String, SourceSettings>,
     /// Uploads of synced files.
     pub uploads: UploadSettings,
     /// Projects by id.
     pub projects: BTreeMap<String, ProjectSettings>,
+}
+
+/// `[prices]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PriceSettings {
+    /// Price lists that need no account are read too.
+    pub public: bool,
+    /// The daily reference rates of the ECB are read (rates from the euro).
+    pub ecb: bool,
 }
 
 /// `[images]`
@@ -324,7 +339,7 @@ mod tests {
         let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
         let config = read(example.unwrap()).unwrap();
         // Without `..`: a new key must be shown too.
-        let ServerConfig { local, images, fx, uploads, projects } = config;
+        let ServerConfig { local, images, fx, prices, providers, uploads, projects } = config;
         assert_eq!(uploads.valid_seconds, 3600);
         let LocalSettings {
             enabled,
@@ -344,6 +359,9 @@ mod tests {
         assert_eq!(plain_http, ["registry.lan:5000"]);
         assert_eq!(ca_file, Some(PathBuf::from("/etc/ssl/registry-ca.pem")));
         assert!(enabled);
+        let PriceSettings { public, ecb } = prices;
+        assert!(public && ecb);
+        assert!(matches!(providers["vast"], SourceSettings::Vast(_)));
         assert_eq!(gpus.as_deref(), Some("a100-80g:8"));
         assert_eq!(price_per_hour.as_deref(), Some("36.44 CNY"));
         assert_eq!((run_as, run_as_uids), (RunAs::OwnUsers, Some((20_000, 20_063))));

@@ -5,8 +5,10 @@ mod data_dir;
 mod marker;
 mod prices;
 mod projects;
+mod rates;
 mod running;
 mod sentence;
+mod sources;
 
 pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
 pub use data_dir::{DataDir, DataDirError};

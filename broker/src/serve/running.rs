@@ -248,7 +248,12 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ..PriceOptions::default()
     };
     let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
-    let refresher = Arc::new(Refresher::new(Arc::clone(&prices), sources(&registry)));
+    let listed = super::sources::listed(&config, &config_path, data.root(), &clock)?;
+    let refresher = Arc::new(Refresher::new(
+        Arc::clone(&prices),
+        // An account's own offers count before a list of the same name.
+        listed.into_iter().chain(sources(&registry)),
+    ));
     // What this machine has may have changed while no server ran; price lists are read when due.
     for provider in registry.iter().filter(|provider| provider.terms().refresh <= LOCAL_REFRESH) {
         let _ = refresher.refresh(provider.id()).await;
@@ -327,13 +332,18 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         secure,
         closing: closed.clone(),
     };
-    let routes = router(parts, runwhere_pricing::router(Arc::clone(&prices))).merge(envloop);
-    let background = vec![
+    let routes =
+        router(parts, runwhere_pricing::router_with(Arc::clone(&refresher))).merge(envloop);
+    let mut background = vec![
         tokio::spawn(core.run()),
         tokio::spawn(sweeper.run()),
         tokio::spawn(follow(Arc::clone(&marker), Arc::clone(&store), Arc::clone(&clock))),
         tokio::spawn(Arc::clone(&refresher).keep_fresh()),
     ];
+    if config.prices.ecb {
+        let rates = super::rates::keep_rates(prices, FxTable::new(&config.fx)?, clock);
+        background.push(tokio::spawn(rates));
+    }
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
     failpoint!("start.serving");
     let address_path = data.address();

@@ -8,7 +8,10 @@ use crate::seams::broker;
 use crate::settings::Settings;
 use crate::texts;
 
-use super::{admin, describe, get, lifecycle, login, logs, price, run, serve, submit, sync, token};
+use super::{
+    admin, describe, get, lifecycle, login, logs, price, price_service, run, serve, submit, sync,
+    token,
+};
 
 /// Runs `command`.
 ///
@@ -51,7 +54,15 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         }
         // Without a server these need neither a runtime nor TLS, and answer in a few milliseconds.
         Command::Price(args) => match args.what {
-            PriceWhat::Summary => price::summary(settings, printer),
+            PriceWhat::Summary(args) => price::summary(&args, settings, printer),
+            PriceWhat::Explain(args) => price_service::explain(&args, settings, printer),
+            PriceWhat::Sources(args) => price_service::sources(&args, settings, printer),
+            PriceWhat::Refresh(args) => price_service::refresh(&args, settings, printer),
+            PriceWhat::History(args) => price_service::history(&args, settings, printer),
+            PriceWhat::Diff(args) => price_service::diff(&args, settings, printer),
+            PriceWhat::Import(args) => price_service::import(&args, settings, printer),
+            PriceWhat::Fx(args) => price_service::fx(&args, settings, printer),
+            PriceWhat::Serve(args) => price_service::serve(&args, settings, printer),
             PriceWhat::List(args) => price::list(&args, settings, printer),
             PriceWhat::Recommend(args) => price::recommend(&args, settings, printer),
         },

@@ -10,6 +10,8 @@ mod lifecycle;
 mod login;
 mod logs;
 mod price;
+mod price_filter;
+mod price_service;
 mod run;
 mod serve;
 mod submit;

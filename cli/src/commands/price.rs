@@ -1,16 +1,17 @@
 //! `runwhere price`: from the server if one is configured, else from the prices in this program.
 
-use runwhere_model::BillingModel;
+use runwhere_pricing::ListRequest;
 use serde_json::{Value, json};
 
 use super::describe::{stated, yuan};
 use super::dispatch::block_on;
 use super::ids::Ceiling;
-use crate::api::{Client, Repeat, View, query_value};
-use crate::args::{PriceListArgs, PriceRecommendArgs};
+use super::price_filter::{OFFER_COLUMNS, SUMMARY_COLUMNS, csv, filters, list_request};
+use crate::api::{Client, Repeat, View};
+use crate::args::{PolicyArg, PriceListArgs, PriceRecommendArgs, PriceSummaryArgs};
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
-use crate::seams::prices::{BundledPrices, Question, ceiling_in_cny};
+use crate::seams::prices::{LocalPrices, Question, ceiling_in_cny};
 use crate::seams::task::Task;
 use crate::settings::Settings;
 use crate::table;
@@ -24,10 +25,10 @@ const STALE_SECONDS: i64 = 1800;
 const DAY: i64 = 86_400;
 
 /// Shows the price range of each model.
-pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
+pub(super) fn summary(args: &PriceSummaryArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let answer = match client(settings, printer) {
         Some(client) => block_on(async { Ok(client.get("/api/v1/comparison/summary").await?) })?,
-        None => bundled(settings, printer).summary()?,
+        None => bundled(settings, printer)?.summary()?,
     };
     let view = View(&answer);
     let items = view.list("items");
@@ -64,10 +65,17 @@ pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
                 ]
             })
             .collect();
-        printer.plain(&table::draw(&words(&header, printer), &rows));
+        match args.csv {
+            true => printer.plain(&csv(&SUMMARY_COLUMNS, items)?),
+            false => printer.plain(&table::draw(&words(&header, printer), &rows)),
+        }
     }
     if settings.endpoint().is_some() {
         warn_if_stale(view, printer);
+    }
+    let troubles = trouble_names(view);
+    if !troubles.is_empty() {
+        printer.warn(&texts::price_sources_incomplete(troubles.join(", ")));
     }
     if printer.is_json() {
         let gpu = |item: &Value| {
@@ -85,36 +93,61 @@ pub(super) fn summary(settings: &Settings, printer: &Printer) -> Outcome {
         let gpus: Vec<_> = items.iter().map(gpu).collect();
         printer.json(&json!({
             "gpus": gpus,
+            "items": items,
+            "troubles": view.get("troubles"),
             "last_updated": view.get("last_updated"),
             "staleness_seconds": view.get("staleness_seconds"),
         }));
     }
-    Ok(())
+    strictly(args.strict, &troubles)
+}
+
+/// With `--strict`, sources that could not be read (whole) end a command with exit code 1.
+pub(super) fn strictly(strict: bool, troubles: &[String]) -> Outcome {
+    match strict && !troubles.is_empty() {
+        true => Err(Failure::other(
+            "sources_incomplete",
+            texts::price_sources_incomplete(troubles.join(", ")),
+        )
+        .hint(texts::price_sources_hint())),
+        false => Ok(()),
+    }
+}
+
+fn trouble_names(view: View<'_>) -> Vec<String> {
+    let troubles = view.get("troubles").and_then(Value::as_object);
+    troubles.map_or_else(Vec::new, |troubles| troubles.keys().cloned().collect())
 }
 
 /// Lists offers.
 pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    let billing = args.billing_model.map(BillingModel::from);
     let wanted = if args.all { u32::MAX } else { args.limit.unwrap_or(OFFERS) };
-    let (gpu, provider) = (args.gpu_type.as_deref(), args.provider.as_deref());
+    let request = list_request(args)?;
     let Pages { items, total, similar } = match client(settings, printer) {
-        Some(client) => pages(wanted, |limit, offset| {
-            let mut path = format!("/api/v1/offers?is_active=true&limit={limit}&offset={offset}");
-            let billing = billing.map(BillingModel::as_str);
-            for (key, value) in
-                [("gpu_model", gpu), ("provider", provider), ("billing_model", billing)]
-            {
-                if let Some(value) = value {
-                    path.push_str(&format!("&{key}={}", query_value(value)));
-                }
-            }
-            block_on(async { Ok(client.get(&path).await?) })
-        })?,
+        Some(client) => {
+            let filters = filters(&request);
+            pages(wanted, |limit, offset| {
+                let path =
+                    format!("/api/v1/offers?is_active=true&limit={limit}&offset={offset}{filters}");
+                block_on(async { Ok(client.get(&path).await?) })
+            })?
+        }
         None => {
-            let prices = bundled(settings, printer);
-            pages(wanted, |limit, offset| prices.offers(gpu, provider, billing, limit, offset))?
+            let prices = bundled(settings, printer)?;
+            pages(wanted, |limit, offset| {
+                let page = ListRequest {
+                    limit: limit as usize,
+                    offset: offset as usize,
+                    ..request.clone()
+                };
+                prices.offers(&page)
+            })?
         }
     };
+    if args.csv {
+        printer.plain(&csv(&OFFER_COLUMNS, &items)?);
+        return unknown_prices(args.strict, &items);
+    }
     if items.is_empty() {
         nothing(printer);
         if !similar.is_empty() {
@@ -140,8 +173,17 @@ pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer)
             printer.note(&texts::price_more(items.len(), total));
         }
     }
-    printer.json(&json!({"offers": items, "total": total, "suggestions": similar}));
-    Ok(())
+    printer.json(&json!({"items": items, "total": total, "suggestions": similar}));
+    unknown_prices(args.strict, &items)
+}
+
+/// With `--strict`, offers without a known price end a list with exit code 1.
+fn unknown_prices(strict: bool, items: &[Value]) -> Outcome {
+    let unknown = items.iter().filter(|item| View(item).text("price").is_none()).count();
+    match strict && unknown > 0 {
+        true => Err(Failure::other("price_unknown", texts::price_some_unknown(unknown))),
+        false => Ok(()),
+    }
 }
 
 struct Pages {
@@ -204,10 +246,25 @@ pub(super) fn recommend(
 ) -> Outcome {
     let task = Task::read(&args.file)?;
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
-    let question = question(&task, ceiling, args.top, !args.no_spot)?;
+    let hours = args.hours.as_deref().map(|text| {
+        let hours = runwhere_model::parse_decimal(text).ok();
+        let hours = hours.filter(|hours| hours.is_sign_positive() && !hours.is_zero());
+        hours.ok_or_else(|| Failure::usage("hours", texts::price_hours_invalid(text)))
+    });
+    let question = Question {
+        provider: args.provider.clone(),
+        region: args.region.clone(),
+        country: args.country.clone(),
+        reclaim: args.policy == PolicyArg::Reclaim,
+        prefer_regions: args.prefer_region.clone(),
+        fresh_only: args.fresh,
+        hours: hours.transpose()?,
+        disk_gib: args.disk,
+        ..question(&task, ceiling, args.top, !args.no_spot)?
+    };
     let answer = match client(settings, printer) {
         Some(client) => block_on(ask(&client, &question))?,
-        None => bundled(settings, printer).quote(&question)?,
+        None => bundled(settings, printer)?.quote(&question)?,
     };
     let recommendations = View(&answer).list("recommendations");
     if recommendations.is_empty() {
@@ -268,6 +325,19 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, explain: bool, p
     for [currency, rate, date, source] in rates {
         printer.out(&texts::price_rate(rate, currency, date, source));
     }
+    for row in View(answer).list("recommendations").iter().map(View) {
+        let cost = row.at("run_cost").and_then(|cost| {
+            let total = cost.at("total").filter(|total| total.text("amount").is_some());
+            let shown = total.or_else(|| cost.at("compute"))?;
+            Some((shown.text("amount")?, shown.text("currency")?, total.is_some()))
+        });
+        if let (Some((amount, currency, whole)), Some(rank)) = (cost, row.text("rank")) {
+            printer.out(&match whole {
+                true => texts::price_run_cost(rank, amount, currency),
+                false => texts::price_run_cost_no_disk(rank, amount, currency),
+            });
+        }
+    }
     for row in View(answer).list("recommendations").iter().filter(|_| explain).map(View) {
         if let Some((rank, reason)) = row.text("rank").zip(row.text("reason")) {
             printer.out(&texts::price_because(rank, reason));
@@ -296,6 +366,7 @@ pub(super) fn question(
         spot_allowed: spot,
         max_cny: ceiling.map(|ceiling| ceiling_in_cny(ceiling.0)).transpose()?,
         top,
+        ..Question::default()
     })
 }
 
@@ -312,6 +383,31 @@ pub(super) async fn ask(client: &Client, question: &Question) -> Outcome<Value> 
     }
     if let Some(max) = &question.max_cny {
         body["max_hourly_price"] = json!(max.to_string());
+    }
+    // Only what was asked for: an older server knows fewer words.
+    for (key, value) in [
+        ("provider", &question.provider),
+        ("region", &question.region),
+        ("country", &question.country),
+    ] {
+        if let Some(value) = value {
+            body[key] = json!(value);
+        }
+    }
+    if question.reclaim {
+        body["policy"] = json!("reclaim");
+    }
+    if !question.prefer_regions.is_empty() {
+        body["prefer_regions"] = json!(question.prefer_regions);
+    }
+    if question.fresh_only {
+        body["fresh_only"] = json!(true);
+    }
+    if let Some(hours) = &question.hours {
+        body["hours"] = json!(hours.to_string());
+    }
+    if let Some(disk) = question.disk_gib {
+        body["disk_gib"] = json!(disk);
     }
     Ok(client.post(QUOTE, Some(&body), Repeat::Safe).await?)
 }
@@ -349,15 +445,19 @@ pub(super) fn none_within(ceiling: Ceiling) -> Failure {
         .detail("currency", ceiling.0.currency.code())
 }
 
-fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
+pub(super) fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
     let endpoint = settings.endpoint()?.clone();
     // List prices need no token; account prices come with one.
     Some(Client::new(settings, printer, endpoint, settings.token().cloned()))
 }
 
-fn bundled(settings: &Settings, printer: &Printer) -> BundledPrices {
-    printer.note(&texts::price_bundled());
-    BundledPrices::new(settings.lang)
+pub(super) fn bundled(settings: &Settings, printer: &Printer) -> Outcome<LocalPrices> {
+    let prices = LocalPrices::read(&settings.home, settings.lang)?;
+    printer.note(&match prices.is_kept() {
+        true => texts::price_local(settings.home.join("prices").display()),
+        false => texts::price_bundled(),
+    });
+    Ok(prices)
 }
 
 fn nothing(printer: &Printer) {
@@ -391,7 +491,7 @@ fn launchable(offer: View<'_>, printer: &Printer) -> String {
     text.get(printer.lang()).to_owned()
 }
 
-fn words(header: &[Text], printer: &Printer) -> Vec<String> {
+pub(super) fn words(header: &[Text], printer: &Printer) -> Vec<String> {
     header.iter().map(|text| text.get(printer.lang()).to_owned()).collect()
 }
 

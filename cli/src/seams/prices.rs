@@ -1,21 +1,25 @@
 //! The price service inside this process, for price commands without a server.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use runwhere_model::{BillingModel, Currency, Lang, Money};
+use runwhere_model::{Currency, Lang, Money, OfferKey, ProviderId};
 use runwhere_pricing::{
-    Audience, FxTable, ListRequest, PriceOptions, PriceService, Query, TaskType,
+    Audience, Change, FxTable, ImportOptions, ListRequest, Policy, PriceFolder, PriceOptions,
+    PriceService, Query, RefreshError, Refresher, TaskType,
 };
-use runwhere_providers::{Clock, SystemClock};
+use runwhere_providers::http::{FolderCache, HttpClient};
+use runwhere_providers::sources::{SourceContext, public_settings, sources};
+use runwhere_providers::{Clock, OfferSource, SystemClock};
 use rust_decimal::Decimal;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::texts::{self, Text};
 
 /// What is asked of a quote, here or on a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Question {
     /// GPU type, any model without.
     pub gpu_model: Option<String>,
@@ -29,21 +33,87 @@ pub struct Question {
     pub max_cny: Option<Decimal>,
     /// How many recommendations.
     pub top: u32,
+    /// Only this provider.
+    pub provider: Option<String>,
+    /// Only this region.
+    pub region: Option<String>,
+    /// Only this two-letter country.
+    pub country: Option<String>,
+    /// Spot prices are raised by the risk that machines are taken back.
+    pub reclaim: bool,
+    /// Regions that come first.
+    pub prefer_regions: Vec<String>,
+    /// Only prices that are not too old.
+    pub fresh_only: bool,
+    /// How long it runs.
+    pub hours: Option<Decimal>,
+    /// With how much disk.
+    pub disk_gib: Option<u32>,
 }
 
-/// The prices that come with this program.
+/// The prices of this machine: those that come with this program, and what was imported or read into the
+/// price folder.
 #[derive(Debug)]
-pub struct BundledPrices {
-    service: PriceService,
+pub struct LocalPrices {
+    refresher: Arc<Refresher>,
     lang: Lang,
+    kept: bool,
 }
 
-impl BundledPrices {
-    /// Reads them.
+impl LocalPrices {
+    /// Reads them; where there is no folder, none is made.
+    ///
+    /// # Errors
+    /// Exit code 1 when the folder cannot be read.
+    pub fn read(home: &Path, lang: Lang) -> Outcome<Self> {
+        let folder = home.join("prices");
+        Self::with(folder.exists().then_some(folder.as_path()), Vec::new(), lang)
+    }
+
+    /// Opens them for writing, with the price lists that need no account as sources.
+    ///
+    /// # Errors
+    /// Exit code 1 when the folder cannot be made or read.
+    pub fn open(home: &Path, lang: Lang) -> Outcome<Self> {
+        let folder = home.join("prices");
+        let client = HttpClient::new()
+            .map_err(|error| Failure::other("prices_client", texts::price_answer(error)))?;
+        let context = SourceContext {
+            client: &client,
+            clock: Arc::new(SystemClock),
+            cache: Arc::new(FolderCache::new(folder.join("pages"))),
+            env: &|name| std::env::var(name).ok(),
+        };
+        let listed = sources(&public_settings(), &context, &|_, _, _| None)
+            .map_err(|error| Failure::other("prices_source", texts::price_answer(error)))?;
+        Self::with(Some(&folder), listed, lang)
+    }
+
+    fn with(folder: Option<&Path>, listed: Vec<Arc<dyn OfferSource>>, lang: Lang) -> Outcome<Self> {
+        let kept = folder.is_some();
+        let folder = folder
+            .map(PriceFolder::open)
+            .transpose()
+            .map_err(|error| Failure::other("prices_folder", texts::price_answer(error)))?;
+        let options = PriceOptions { folder, ..PriceOptions::default() };
+        let service = Arc::new(PriceService::new(Arc::new(SystemClock), options));
+        Ok(Self { refresher: Arc::new(Refresher::new(service, listed)), lang, kept })
+    }
+
+    /// Whether there is more than what comes with the program.
     #[must_use]
-    pub fn new(lang: Lang) -> Self {
-        let service = PriceService::new(Arc::new(SystemClock), PriceOptions::default());
-        Self { service, lang }
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// The runner of the sources.
+    #[must_use]
+    pub fn refresher(&self) -> &Arc<Refresher> {
+        &self.refresher
+    }
+
+    fn service(&self) -> &PriceService {
+        self.refresher.service()
     }
 
     /// As `GET /api/v1/comparison/summary`.
@@ -51,30 +121,24 @@ impl BundledPrices {
     /// # Errors
     /// None that a user could see.
     pub fn summary(&self) -> Outcome<Value> {
-        json(&self.service.summary(Audience::Public))
+        json(&self.service().summary(Audience::Public))
+    }
+
+    /// As `GET /api/v1/prices/sources`.
+    ///
+    /// # Errors
+    /// None that a user could see.
+    pub fn sources(&self) -> Outcome<Value> {
+        Ok(json!({"items": json(&self.refresher.status())?}))
     }
 
     /// As `GET /api/v1/offers`.
     ///
     /// # Errors
     /// Exit code 2 for a filter that cannot be.
-    pub fn offers(
-        &self,
-        gpu: Option<&str>,
-        provider: Option<&str>,
-        billing: Option<BillingModel>,
-        limit: u32,
-        offset: u32,
-    ) -> Outcome<Value> {
-        let request = ListRequest {
-            gpu_model: gpu.map(str::to_owned),
-            provider: provider.map(str::to_owned),
-            billing_model: billing,
-            limit: limit as usize,
-            offset: offset as usize,
-            ..ListRequest::default()
-        };
-        let page = self.service.list(&request, Audience::Public, self.lang).map_err(|error| {
+    pub fn offers(&self, request: &ListRequest) -> Outcome<Value> {
+        let page = self.service().list(request, Audience::Public, self.lang);
+        let page = page.map_err(|error| {
             Failure::usage("price_filter", Text::new(error.text(Lang::Zh), error.text(Lang::En)))
         })?;
         json(&page)
@@ -94,8 +158,149 @@ impl BundledPrices {
         query.spot_allowed = question.spot_allowed;
         query.max_hourly_price = question.max_cny;
         query.top_n = question.top as usize;
-        json(&self.service.quote_named(question.gpu_model.as_deref(), query, self.lang))
+        query.provider.clone_from(&question.provider);
+        query.region.clone_from(&question.region);
+        query.country.clone_from(&question.country);
+        query.policy = if question.reclaim { Policy::Reclaim } else { Policy::Price };
+        query.prefer_regions.clone_from(&question.prefer_regions);
+        query.fresh_only = question.fresh_only;
+        query.hours = question.hours;
+        query.disk_gib = question.disk_gib;
+        json(&self.service().quote_named(question.gpu_model.as_deref(), query, self.lang))
     }
+
+    /// As `GET /api/v1/prices/offer`.
+    ///
+    /// # Errors
+    /// Exit code 2 for a name that is no offer's.
+    pub fn offer(&self, name: &str) -> Outcome<Value> {
+        let assessed = self.service().resolve(name).map_err(|error| {
+            Failure::usage("offer_unknown", Text::new(error.text(Lang::Zh), error.text(Lang::En)))
+        })?;
+        let row = self.service().row(&assessed.entry, self.lang);
+        let reasons = runwhere_pricing::quote::reasons(&assessed);
+        let text = runwhere_pricing::reason::join(&reasons, self.lang);
+        Ok(json!({"offer": json(&row)?, "reasons": json(&reasons)?, "reason": text}))
+    }
+
+    /// Imports a file; what it replaces and holds.
+    ///
+    /// # Errors
+    /// Exit code 2 for a file that cannot be used.
+    pub fn import(&self, bytes: &[u8], options: &ImportOptions) -> Outcome<Value> {
+        let now = SystemClock.now();
+        let imported = runwhere_pricing::import(bytes, options).map_err(|error| {
+            Failure::usage("import_failed", texts::price_import_failed(error))
+                .hint(texts::price_import_hint())
+        })?;
+        let (rows, without_gpu) = (imported.rows, imported.without_gpu);
+        let rejected: Vec<Value> = imported
+            .rejected
+            .iter()
+            .map(|row| json!({"row": row.row, "reason": row.reason}))
+            .collect();
+        let layout = format!("{:?}", imported.layout).to_lowercase();
+        let mut items = Vec::new();
+        for (provider, sheet) in imported.into_sheets(now) {
+            let offers = sheet.offers.len();
+            let unmapped = sheet.offers.iter().filter(|offer| offer.gpu.is_none()).count();
+            self.service().replace_sheet(provider.clone(), sheet);
+            items.push(json!({"provider": provider, "offers": offers, "unmapped": unmapped}));
+        }
+        self.refresher.keep();
+        Ok(json!({
+            "items": items, "layout": layout, "rows": rows, "without_gpu": without_gpu,
+            "rejected": rejected,
+        }))
+    }
+
+    /// Reads sources now.
+    ///
+    /// # Errors
+    /// Exit code 2 for a source that there is not.
+    pub async fn refresh(&self, provider: Option<&str>) -> Outcome<Value> {
+        let outcomes = match provider {
+            None => self.refresher.refresh_all().await,
+            Some(name) => {
+                let id = ProviderId::new(name)
+                    .map_err(|_| unknown_source(&RefreshError::Unknown(name.to_owned())))?;
+                let outcome = self.refresher.refresh(&id).await;
+                vec![(id, outcome.map_err(|error| unknown_source(&error))?)]
+            }
+        };
+        let mut items = Vec::new();
+        for (provider, outcome) in &outcomes {
+            items.push(json!({"provider": provider, "outcome": json(outcome)?}));
+        }
+        Ok(json!({"items": items, "sources": json(&self.refresher.status())?}))
+    }
+
+    /// As `GET /api/v1/prices/changes`, newest first.
+    ///
+    /// # Errors
+    /// Exit code 1 when the folder cannot be read.
+    pub fn changes(&self, provider: &ProviderId, key: Option<&OfferKey>) -> Outcome<Value> {
+        let changes = self
+            .service()
+            .changes(provider)
+            .map_err(|error| Failure::other("prices_folder", texts::price_answer(error)))?;
+        let kept =
+            changes.into_iter().filter(|change| key.is_none_or(|key| change.offer_key == *key));
+        let mut items: Vec<Change> = kept.collect();
+        items.reverse();
+        Ok(json!({"total": items.len(), "items": json(&items)?}))
+    }
+
+    /// As `GET /api/v1/prices/diff`.
+    ///
+    /// # Errors
+    /// Exit code 2 for a state that is not kept.
+    pub fn diff(&self, from: &str, to: Option<&str>) -> Outcome<Value> {
+        let state = |id: &str| {
+            self.service().state(id).ok_or_else(|| {
+                Failure::usage("state_unknown", texts::price_no_state(id))
+                    .hint(texts::price_no_state_hint())
+            })
+        };
+        let from = state(from)?;
+        let to = to.map_or_else(|| Ok(self.service().catalogue()), state)?;
+        let items = to.changes_since(&from);
+        Ok(json!({
+            "total": items.len(), "items": json(&items)?, "from": from.state_id(), "to": to.state_id(),
+        }))
+    }
+
+    /// As `GET /api/v1/prices/states`.
+    ///
+    /// # Errors
+    /// Exit code 1 when the folder cannot be read.
+    pub fn states(&self) -> Outcome<Value> {
+        let states = self
+            .service()
+            .states()
+            .map_err(|error| Failure::other("prices_folder", texts::price_answer(error)))?;
+        let items: Vec<Value> =
+            states.into_iter().map(|(id, at)| json!({"state_id": id, "kept_at": at})).collect();
+        Ok(json!({"items": items, "current": self.service().catalogue().state_id()}))
+    }
+
+    /// As `GET /api/v1/prices/fx`.
+    #[must_use]
+    pub fn fx(&self) -> Value {
+        let catalogue = self.service().catalogue();
+        let items = catalogue.fx().listed(SystemClock.now());
+        json!({"items": items, "max_age_days": catalogue.fx().max_age_days()})
+    }
+
+    /// Keeps the present state, to compare with it later.
+    pub fn keep_state(&self) {
+        self.service().keep_state();
+    }
+}
+
+fn unknown_source(error: &RefreshError) -> Failure {
+    Failure::usage("source_unknown", texts::price_source_unknown(error))
+        .hint(texts::price_source_unknown_hint())
 }
 
 /// A price ceiling in CNY, as quotes want it. The rate must be fresh enough to decide by.

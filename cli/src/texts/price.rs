@@ -85,4 +85,100 @@ texts! {
     price_not_launchable(reason) "标为“否”的 Offer 现在无法启动：{reason}" "Offers marked no cannot be launched now: {reason}";
     /// explain: why an offer stands where it stands.
     price_because(rank, reason) "  #{rank} {reason}" "  #{rank} {reason}";
+    /// Column.
+    price_field() "字段" "FIELD";
+    /// Column.
+    price_value() "值" "VALUE";
+    /// Column.
+    price_status() "状态" "STATUS";
+    /// Column.
+    price_age() "更新于" "AGE";
+    /// Column.
+    price_quarantined() "待确认" "QUARANTINED";
+    /// Column.
+    price_rejected() "无法使用的行" "REJECTED";
+    /// Names without a model.
+    price_unmapped(provider, names) "{provider} 中有未识别的 GPU 名称：{names}" "{provider} has GPU names that no model is known for: {names}";
+    /// Prices of this machine.
+    price_local(folder) "未配置服务器：使用随程序附带的价格和 {folder} 中的价格" "No server is configured: these are bundled prices and those in {folder}";
+    /// Sources in trouble.
+    price_sources_incomplete(providers) "未能完整读取或已过期的价格来源：{providers}" "Price sources that could not be read (whole), or are too old: {providers}";
+    /// Remedy for [`price_sources_incomplete`].
+    price_sources_hint() "用 runwhere price sources 查看原因" "runwhere price sources says why";
+    /// Strict lists.
+    price_some_unknown(count) "{count} 个 Offer 的价格未知" "{count} offers have no known price";
+    /// Bad count.
+    price_gpu_num() "--gpu-num 必须是正整数或分数，例如 8 或 1/6" "--gpu-num must be a whole number or a share, such as 8 or 1/6";
+    /// Bad hours.
+    price_hours_invalid(text) "--hours 无效：{text}" "--hours is not valid: {text}";
+    /// Cost of a run.
+    price_run_cost(rank, amount, currency) "  #{rank} 整次运行 {amount} {currency}" "  #{rank} the whole run {amount} {currency}";
+    /// Cost of a run without its disk.
+    price_run_cost_no_disk(rank, amount, currency) "  #{rank} 整次运行 {amount} {currency}（磁盘价格未知，未计入）" "  #{rank} the whole run {amount} {currency} (without disk, whose price is unknown)";
+    /// Unknown source.
+    price_source_unknown(name) "没有这个价格来源：{name}" "No such price source: {name}";
+    /// Remedy for [`price_source_unknown`].
+    price_source_unknown_hint() "用 runwhere price sources 查看可用来源" "runwhere price sources shows those there are";
+    /// Nothing waits.
+    price_nothing_to_decide(error) "没有等待确认的价格（{error}）" "Nothing waits for a decision ({error})";
+    /// Decision.
+    price_accepted(key) "已接受 {key} 的新价格，下次读取后生效" "The new price of {key} is accepted and served from the next reading on";
+    /// Decision.
+    price_turned_down(key) "已拒绝 {key} 的新价格，继续使用上一个价格" "The new price of {key} is turned down; the last one stays";
+    /// Bad key.
+    price_bad_key(error) "不是有效的 SKU KEY：{error}" "Not a SKU KEY: {error}";
+    /// Column.
+    price_state() "快照" "STATE";
+    /// Column.
+    price_kept_at() "保存于" "KEPT AT";
+    /// Unknown state.
+    price_no_state(id) "没有保存价格快照 {id}" "No state {id} of prices is kept";
+    /// Remedy for [`price_no_state`].
+    price_no_state_hint() "用 runwhere price diff 列出已保存的快照" "runwhere price diff lists those that are kept";
+    /// No changes.
+    price_no_changes() "价格没有变化" "No price changed";
+    /// Column.
+    price_when() "时间" "WHEN";
+    /// Column.
+    price_change() "变化" "CHANGE";
+    /// Column.
+    price_before() "之前" "BEFORE";
+    /// Column.
+    price_after() "之后" "AFTER";
+    /// Column.
+    price_percent() "幅度" "PERCENT";
+    /// Cut list.
+    price_more_changes(shown, total) "显示 {shown} / {total} 条（--limit 显示更多）" "{shown} of {total} shown (--limit shows more)";
+    /// File cannot be read.
+    price_import_read(path, error) "无法读取 {path}（{error}）" "{path} cannot be read ({error})";
+    /// Import refused.
+    price_import_failed(error) "无法导入：{error}" "Cannot import: {error}";
+    /// Remedy for [`price_import_failed`].
+    price_import_hint() "支持 SkyPilot 的 vms.csv、gpuhunt 的 catalog.csv 和本程序的 CSV；用 --provider 指定平台" "vms.csv of SkyPilot, catalog.csv of gpuhunt and CSV of this program are read; --provider names the provider";
+    /// Imported.
+    price_imported(provider, offers, unmapped) "已导入 {provider}：{offers} 个 Offer，其中 {unmapped} 个 GPU 名称未识别" "Imported {provider}: {offers} offers, {unmapped} of them with GPU names that no model is known for";
+    /// Rejected row.
+    price_rejected_row(reason, row) "  {reason}：{row}" "  {reason}: {row}";
+    /// What was not imported.
+    price_import_rest(rejected, without) "{rejected} 行无法使用，{without} 行没有 GPU" "{rejected} rows cannot be used, {without} rows have no GPU";
+    /// Column.
+    price_from() "从" "FROM";
+    /// Column.
+    price_to() "到" "TO";
+    /// Column.
+    price_fx_rate() "汇率" "RATE";
+    /// Column.
+    price_date() "日期" "DATE";
+    /// Column.
+    price_fx_age() "天数" "DAYS OLD";
+    /// Column.
+    price_fx_source() "来源" "SOURCE";
+    /// Rate that was used.
+    price_fx_used(from, rate, to, date, source) "汇率 1 {from} = {rate} {to}（{date}，{source}）" "Rate 1 {from} = {rate} {to} ({date}, {source})";
+    /// No rate in this direction.
+    price_no_direction(from, to) "没有从 {from} 到 {to} 的汇率；反方向的汇率不会倒用" "No rate from {from} to {to}; the opposite one is not turned round";
+    /// Remedy for [`price_no_direction`].
+    price_no_direction_hint() "在服务器的 [fx] 中配置" "Configure one in the server's [fx]";
+    /// Old rate.
+    price_old_rate() "汇率已过期，不用于换算" "The rate is too old to convert with";
 }

@@ -9,7 +9,7 @@ fn prices_need_no_server_and_no_login() {
     assert!(done.stdout.starts_with('┌') && done.stdout.contains("A100"));
     let done = user.run(&["--json", "price", "list", "--gpu-type", "a100-80g", "--all"]).expect(0);
     let list = done.json();
-    assert_eq!(list["offers"].as_array().unwrap().len() as u64, list["total"].as_u64().unwrap());
+    assert_eq!(list["items"].as_array().unwrap().len() as u64, list["total"].as_u64().unwrap());
     assert!(list["total"].as_u64().unwrap() > 20);
     user.write("train.yaml", TASK);
     let done =

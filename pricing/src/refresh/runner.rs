@@ -254,6 +254,11 @@ impl Refresher {
         Outcome::Kept(trouble)
     }
 
+    /// Keeps the present prices on disk, as after an import.
+    pub fn keep(&self) {
+        self.save(true);
+    }
+
     /// Keeps the state on disk where something changed, or where that was long ago.
     fn save(&self, changed: bool) {
         let now = self.service.now();

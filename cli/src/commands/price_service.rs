@@ -1,0 +1,481 @@
+//! `runwhere price` beyond comparing: one offer, sources, decisions, changes, imports, rates, serving.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use runwhere_model::{Currency, Money, OfferKey, ProviderId};
+use runwhere_pricing::ImportOptions;
+use serde_json::{Value, json};
+
+use super::dispatch::block_on;
+use super::ids::Ceiling;
+use super::price::{bundled, client, strictly, words};
+use super::run::Interrupts;
+use crate::api::{Repeat, View, query_value};
+use crate::args::{
+    PriceDiffArgs, PriceExplainArgs, PriceFxArgs, PriceHistoryArgs, PriceImportArgs,
+    PriceRefreshArgs, PriceServeArgs, PriceSourcesArgs,
+};
+use crate::diagnostics::Level;
+use crate::failure::{Failure, Outcome};
+use crate::printer::Printer;
+use crate::seams::prices::LocalPrices;
+use crate::settings::Settings;
+use crate::table;
+use crate::texts::{self, Text};
+
+/// Shows all that is known of one offer.
+pub(super) fn explain(args: &PriceExplainArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let answer = match client(settings, printer) {
+        Some(client) => {
+            let path = format!("/api/v1/prices/offer?offer={}", query_value(&args.offer));
+            block_on(async { Ok(client.get(&path).await?) })?
+        }
+        None => bundled(settings, printer)?.offer(&args.offer)?,
+    };
+    let view = View(&answer);
+    if let Some(offer) = view.get("offer").and_then(Value::as_object) {
+        let cell = |value: &Value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let rows: Vec<Vec<String>> = offer
+            .iter()
+            .filter_map(|(name, value)| Some(vec![name.clone(), cell(value)?]))
+            .collect();
+        let header = [texts::price_field(), texts::price_value()];
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+    }
+    if let Some(reason) = view.text("reason") {
+        printer.plain(&reason);
+    }
+    printer.json(&answer);
+    Ok(())
+}
+
+/// Shows how the sources stand.
+pub(super) fn sources(args: &PriceSourcesArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let answer = match client(settings, printer) {
+        Some(client) => block_on(async { Ok(client.get("/api/v1/prices/sources").await?) })?,
+        None => bundled(settings, printer)?.sources()?,
+    };
+    let items = View(&answer).list("items");
+    show_sources(items, printer);
+    printer.json(&answer);
+    strictly(args.strict, &troubled(items))
+}
+
+fn troubled(items: &[Value]) -> Vec<String> {
+    let bad = |item: &&Value| {
+        let item = View(item);
+        let status = item.text("status").unwrap_or_default();
+        !matches!(status.as_str(), "ok" | "bundled") || item.flag("stale") == Some(true)
+    };
+    items.iter().filter(bad).filter_map(|item| View(item).text("provider")).collect()
+}
+
+fn show_sources(items: &[Value], printer: &Printer) {
+    let header = [
+        texts::price_provider(),
+        texts::price_status(),
+        texts::price_offers(),
+        texts::price_age(),
+        texts::price_quarantined(),
+        texts::price_rejected(),
+        texts::price_reason(),
+    ];
+    let rows: Vec<Vec<String>> = items
+        .iter()
+        .map(|item| {
+            let item = View(item);
+            let text = |key: &str| item.text(key).unwrap_or_else(|| "-".to_owned());
+            let age = item.integer("age").map_or_else(|| "-".to_owned(), age);
+            let stale = item.flag("stale") == Some(true);
+            vec![
+                text("provider"),
+                text("status"),
+                text("rows"),
+                if stale { format!("{age} !") } else { age },
+                text("quarantined"),
+                text("rejected"),
+                text("reason"),
+            ]
+        })
+        .collect();
+    printer.plain(&table::draw(&words(&header, printer), &rows));
+    for item in items.iter().map(View) {
+        let names = item.get("unmapped").and_then(Value::as_object);
+        let names: Vec<&str> =
+            names.map_or_else(Vec::new, |n| n.keys().map(String::as_str).collect());
+        if let (Some(provider), false) = (item.text("provider"), names.is_empty()) {
+            printer.note(&texts::price_unmapped(provider, names.join(", ")));
+        }
+    }
+}
+
+/// `90 s`, `12 min`, `3 h`, `2 d`.
+fn age(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Reads sources now, or decides about quarantined prices.
+pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let decision = match (&args.accept, &args.reject) {
+        (Some(key), _) => Some((offer_key(key)?, true)),
+        (None, Some(key)) => Some((offer_key(key)?, false)),
+        (None, None) => None,
+    };
+    let local = match client(settings, printer) {
+        Some(_) => None,
+        None => Some(LocalPrices::open(&settings.home, settings.lang)?),
+    };
+    let post = |path: &str, body: Value| -> Outcome<Value> {
+        let Some(client) = client(settings, printer) else { return Ok(json!({})) };
+        block_on(async { Ok(client.post(path, Some(&body), Repeat::Safe).await?) })
+    };
+    if let Some((key, accept)) = decision {
+        let answer = match &local {
+            None => post(
+                "/api/v1/prices/quarantine/decide",
+                json!({"offer_key": key, "accept": accept}),
+            )?,
+            Some(prices) => {
+                prices.refresher().decide(&key, accept).map_err(|error| {
+                    Failure::usage("nothing_to_decide", texts::price_nothing_to_decide(error))
+                })?;
+                json!({"offer_key": key, "accepted": accept})
+            }
+        };
+        printer.out(&match accept {
+            true => texts::price_accepted(&key),
+            false => texts::price_turned_down(&key),
+        });
+        printer.json(&answer);
+        return Ok(());
+    }
+    if let Some(provider) = &args.accept_next {
+        match &local {
+            None => {
+                post("/api/v1/prices/accept-next", json!({"provider": provider}))?;
+            }
+            Some(prices) => {
+                let id = ProviderId::new(provider.as_str());
+                let known = id.is_ok_and(|id| prices.refresher().accept_next(&id).is_ok());
+                if !known {
+                    return Err(Failure::usage(
+                        "source_unknown",
+                        texts::price_source_unknown(provider),
+                    )
+                    .hint(texts::price_source_unknown_hint()));
+                }
+            }
+        }
+    }
+    let provider = args.provider.as_deref().or(args.accept_next.as_deref());
+    let answer = match &local {
+        None => {
+            let body = provider.map_or_else(|| json!({}), |id| json!({"provider": id}));
+            post("/api/v1/prices/refresh", body)?
+        }
+        Some(prices) => block_on(prices.refresh(provider))?,
+    };
+    let sources = View(&answer).list("sources");
+    show_sources(sources, printer);
+    printer.json(&answer);
+    let asked = |name: &String| provider.is_none_or(|provider| provider == name);
+    let troubled: Vec<String> = troubled(sources).into_iter().filter(asked).collect();
+    strictly(args.strict, &troubled)
+}
+
+fn offer_key(text: &str) -> Outcome<OfferKey> {
+    text.parse().map_err(|error: runwhere_model::KeyError| {
+        Failure::usage("offer_key", texts::price_bad_key(error))
+    })
+}
+
+/// Shows how the price of an offer changed.
+pub(super) fn history(args: &PriceHistoryArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let key = offer_key(&args.offer)?;
+    let answer = match client(settings, printer) {
+        Some(client) => {
+            let offer = query_value(&args.offer);
+            let path = format!("/api/v1/prices/changes?offer={offer}&limit={}", args.limit);
+            block_on(async { Ok(client.get(&path).await?) })?
+        }
+        None => bundled(settings, printer)?.changes(&key.provider, Some(&key))?,
+    };
+    changes(&answer, args.limit, printer);
+    Ok(())
+}
+
+/// Shows what changed between two states of prices; without one, which states there are.
+pub(super) fn diff(args: &PriceDiffArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let Some(from) = &args.from else {
+        let answer = match client(settings, printer) {
+            Some(client) => block_on(async { Ok(client.get("/api/v1/prices/states").await?) })?,
+            None => {
+                let prices = bundled(settings, printer)?;
+                prices.keep_state();
+                prices.states()?
+            }
+        };
+        let rows: Vec<Vec<String>> = View(&answer)
+            .list("items")
+            .iter()
+            .map(|item| {
+                let text = |key: &str| View(item).text(key).unwrap_or_else(|| "-".to_owned());
+                vec![text("state_id"), text("kept_at")]
+            })
+            .collect();
+        let header = [texts::price_state(), texts::price_kept_at()];
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+        printer.json(&answer);
+        return Ok(());
+    };
+    let answer = match client(settings, printer) {
+        Some(client) => {
+            let to = args.to.as_deref().map(|to| format!("&to={}", query_value(to)));
+            let path = format!(
+                "/api/v1/prices/diff?from={}&limit={}{}",
+                query_value(from),
+                args.limit,
+                to.unwrap_or_default()
+            );
+            block_on(async { Ok(client.get(&path).await?) })?
+        }
+        None => bundled(settings, printer)?.diff(from, args.to.as_deref())?,
+    };
+    changes(&answer, args.limit, printer);
+    Ok(())
+}
+
+fn changes(answer: &Value, limit: u32, printer: &Printer) {
+    let view = View(answer);
+    let items: Vec<Value> = view.list("items").iter().take(limit as usize).cloned().collect();
+    let price = |item: View<'_>, key: &str| {
+        let price = item.at(key)?;
+        Some(format!("{} {}", price.text("amount")?, price.text("currency")?))
+    };
+    let rows: Vec<Vec<String>> = items
+        .iter()
+        .map(|item| {
+            let item = View(item);
+            let text = |key: &str| item.text(key).unwrap_or_else(|| "-".to_owned());
+            let dash = || "-".to_owned();
+            vec![
+                text("at"),
+                text("offer_key"),
+                text("kind"),
+                price(item, "before").unwrap_or_else(dash),
+                price(item, "after").unwrap_or_else(dash),
+                item.text("percent").map_or_else(dash, |percent| format!("{percent}%")),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        printer.out(&texts::price_no_changes());
+    } else {
+        let header = [
+            texts::price_when(),
+            texts::price_sku_key(),
+            texts::price_change(),
+            texts::price_before(),
+            texts::price_after(),
+            texts::price_percent(),
+        ];
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+    }
+    let total = view.integer("total").unwrap_or_default();
+    if usize::try_from(total).is_ok_and(|total| total > items.len()) {
+        printer.note(&texts::price_more_changes(items.len(), total));
+    }
+    printer.json(&json!({"items": items, "total": total}));
+}
+
+/// Imports a price file into this machine's price folder.
+pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let path = &args.file;
+    let bytes = std::fs::read(path).map_err(|error| {
+        Failure::usage("import_read", texts::price_import_read(path.display(), error))
+    })?;
+    let provider =
+        args.provider.as_deref().map(ProviderId::new).transpose().map_err(|error| {
+            Failure::usage("provider_invalid", texts::price_import_failed(error))
+        })?;
+    let currency = args.currency.as_deref().map(str::parse::<Currency>).transpose();
+    let day = args.observed.as_deref().map(|text| {
+        let date: jiff::civil::Date = text.parse()?;
+        date.to_zoned_datetime(jiff::tz::TimeZone::UTC).map(|at| at.timestamp())
+    });
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let options = ImportOptions {
+        provider,
+        currency: currency.map_err(|error| {
+            Failure::usage("currency_invalid", texts::price_import_failed(error))
+        })?,
+        source: args.source.clone().or(name).unwrap_or_default(),
+        observed_at: day.transpose().map_err(|error: jiff::Error| {
+            Failure::usage("observed_invalid", texts::price_import_failed(error))
+        })?,
+    };
+    let answer = LocalPrices::open(&settings.home, settings.lang)?.import(&bytes, &options)?;
+    let view = View(&answer);
+    for item in view.list("items").iter().map(View) {
+        let text = |key: &str| item.text(key).unwrap_or_default();
+        printer.out(&texts::price_imported(text("provider"), text("offers"), text("unmapped")));
+    }
+    let rejected = view.list("rejected");
+    for row in rejected.iter().take(10).map(View) {
+        let text = |key: &str| row.text(key).unwrap_or_default();
+        printer.note(&texts::price_rejected_row(text("reason"), text("row")));
+    }
+    let without = view.integer("without_gpu").unwrap_or_default();
+    printer.note(&texts::price_import_rest(rejected.len(), without));
+    printer.json(&answer);
+    match args.strict && !rejected.is_empty() {
+        true => {
+            Err(Failure::other("rows_rejected", texts::price_import_rest(rejected.len(), without)))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Shows exchange rates, or converts an amount.
+pub(super) fn fx(args: &PriceFxArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let answer = match client(settings, printer) {
+        Some(client) => block_on(async { Ok(client.get("/api/v1/prices/fx").await?) })?,
+        None => bundled(settings, printer)?.fx(),
+    };
+    let items = View(&answer).list("items");
+    let Some(amount) = &args.amount else {
+        let header = [
+            texts::price_from(),
+            texts::price_to(),
+            texts::price_fx_rate(),
+            texts::price_date(),
+            texts::price_fx_age(),
+            texts::price_fx_source(),
+        ];
+        let rows: Vec<Vec<String>> = items
+            .iter()
+            .map(|item| {
+                let text = |key: &str| View(item).text(key).unwrap_or_else(|| "-".to_owned());
+                let old = View(item).flag("decides") == Some(false);
+                let age = if old { format!("{} !", text("age_days")) } else { text("age_days") };
+                vec![text("from"), text("to"), text("rate"), text("date"), age, text("source")]
+            })
+            .collect();
+        printer.plain(&table::draw(&words(&header, printer), &rows));
+        printer.json(&answer);
+        return Ok(());
+    };
+    let money = Ceiling::parse(amount)?.0;
+    let to: Currency = args.to.parse().map_err(|error: runwhere_model::CurrencyError| {
+        Failure::usage("currency_invalid", texts::price_import_failed(error))
+    })?;
+    let (converted, rate) = convert(money, to, items)?;
+    printer.out(&Text::new(converted.to_string(), converted.to_string()));
+    if let Some(rate) = &rate {
+        let text = |key: &str| View(rate).text(key).unwrap_or_default();
+        printer.note(&texts::price_fx_used(
+            text("from"),
+            text("rate"),
+            text("to"),
+            text("date"),
+            text("source"),
+        ));
+    }
+    printer.json(&json!({"amount": converted.amount, "currency": to, "rate": rate}));
+    Ok(())
+}
+
+/// Converts with a rate of this direction; the opposite one is never turned round.
+fn convert(money: Money, to: Currency, rates: &[Value]) -> Outcome<(Money, Option<Value>)> {
+    if money.currency == to {
+        return Ok((money, None));
+    }
+    let none = || {
+        let from = money.currency;
+        Failure::other("no_rate", texts::price_no_direction(from, to))
+            .hint(texts::price_no_direction_hint())
+    };
+    let direction = |rate: &&Value| {
+        let text = |key: &str| View(rate).text(key).unwrap_or_default();
+        text("from") == money.currency.code() && text("to") == to.code()
+    };
+    let rate = rates.iter().find(direction).ok_or_else(none)?;
+    if View(rate).flag("decides") == Some(false) {
+        return Err(Failure::other("old_rate", texts::price_old_rate()));
+    }
+    let factor = View(rate).decimal("rate").ok_or_else(none)?;
+    let amount = money.amount.checked_mul(factor).ok_or_else(none)?;
+    Ok((Money::new(amount, to), Some(rate.clone())))
+}
+
+/// Serves the prices of this machine and nothing else.
+pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printer) -> Outcome {
+    let listen: SocketAddr = args
+        .listen
+        .parse()
+        .map_err(|_| Failure::usage("listen_invalid", texts::listen_invalid(&args.listen)))?;
+    crate::diagnostics::start(Level::Service, settings.verbose);
+    let prices = match args.offline {
+        true => LocalPrices::read(&settings.home, settings.lang)?,
+        false => LocalPrices::open(&settings.home, settings.lang)?,
+    };
+    let refresher = Arc::clone(prices.refresher());
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other("runtime", texts::runtime(error)))?
+        .block_on(async {
+            let mut interrupts = Interrupts::new()?;
+            let refused =
+                |error: std::io::Error| Failure::other("serve_failed", texts::serve_failed(error));
+            let listener = tokio::net::TcpListener::bind(listen).await.map_err(refused)?;
+            let url = format!("http://{}", listener.local_addr().map_err(refused)?);
+            let routes = runwhere_pricing::standalone(Arc::clone(&refresher));
+            let reading = tokio::spawn(async move {
+                refresher.refresh_due().await;
+                refresher.keep_fresh().await;
+            });
+            printer.note(&texts::serving(&url));
+            printer.json(&json!({"status": "serving", "endpoint": url}));
+            let stop = async move {
+                interrupts.next().await;
+            };
+            let served = axum::serve(listener, routes).with_graceful_shutdown(stop).await;
+            reading.abort();
+            served.map_err(refused)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pr_076_an_amount_is_converted_not_relabelled() {
+        let rates = [
+            json!({"from": "CNY", "to": "USD", "rate": "0.140845", "date": "2026-11-20", "decides": true}),
+            json!({"from": "USD", "to": "CNY", "rate": "7.10", "date": "2026-01-01", "decides": false}),
+        ];
+        let money: Money = "4.77 CNY".parse().unwrap();
+        let (converted, _) = convert(money, Currency::USD, &rates).unwrap();
+        assert_eq!(runwhere_pricing::four_decimals(converted.amount), "0.6718");
+        assert!(convert("1 USD".parse().unwrap(), Currency::CNY, &rates).is_err(), "too old");
+        assert!(convert("1 EUR".parse().unwrap(), Currency::CNY, &rates).is_err(), "no direction");
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let told = [5, 90, 180, 7200, 200_000].map(age);
+        assert_eq!(told, ["5 s", "90 s", "3 min", "2 h", "2 d"]);
+    }
+}
