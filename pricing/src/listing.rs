@@ -71,20 +71,32 @@ impl<'a> Listed<'a> {
 
 pub(crate) enum Wanted {
     Any,
-    Model(GpuModelId),
+    Models(Vec<GpuModelId>),
     /// A name that nothing here knows, in lower case.
     Raw(String),
 }
 
 impl Wanted {
     pub(crate) fn of(name: Option<&str>) -> Self {
-        match name.map(|name| (name, GpuModel::resolve(name))) {
-            None => Self::Any,
-            Some((_, Some(model))) => Self::Model(model.id),
-            Some((name, None)) => Self::Raw(name.trim().to_lowercase()),
+        let Some(name) = name else { return Self::Any };
+        let bare = name.trim().to_lowercase();
+        // A bare family name means all its members, unless one is pinned by its full name.
+        if FAMILIES.contains(&bare.as_str()) {
+            let member = |model: &&GpuModel| {
+                let rest = model.id.as_str().strip_prefix(&bare);
+                rest.is_some_and(|rest| rest.starts_with('-'))
+            };
+            return Self::Models(GpuModel::all().iter().filter(member).map(|m| m.id).collect());
+        }
+        match GpuModel::resolve(name) {
+            Some(model) => Self::Models(vec![model.id]),
+            None => Self::Raw(bare),
         }
     }
 }
+
+/// Names that several models share.
+const FAMILIES: [&str; 5] = ["h100", "a100", "v100", "gh200", "rtx-4090"];
 
 struct Rates<'a> {
     catalogue: &'a Catalogue,
@@ -126,12 +138,14 @@ impl Catalogue {
                 }
             };
             match wanted {
-                Wanted::Model(gpu) => {
-                    let place = GpuModel::all().iter().position(|model| model.id == gpu);
-                    let place = place.and_then(|at| u16::try_from(at).ok()).unwrap_or(u16::MAX);
-                    for account in [false, true] {
-                        for bucket in shard.index().of_gpu(account, place) {
-                            shard.index().rows(bucket).iter().copied().for_each(&mut take);
+                Wanted::Models(ref gpus) => {
+                    for gpu in gpus {
+                        let place = GpuModel::all().iter().position(|model| model.id == *gpu);
+                        let place = place.and_then(|at| u16::try_from(at).ok()).unwrap_or(u16::MAX);
+                        for account in [false, true] {
+                            for bucket in shard.index().of_gpu(account, place) {
+                                shard.index().rows(bucket).iter().copied().for_each(&mut take);
+                            }
                         }
                     }
                 }
@@ -155,8 +169,8 @@ fn judge<'a>(
     let visible = audience == Audience::Member || row.kind != PriceKind::Account;
     // A name that nothing here knows may still be what a provider calls its GPUs.
     let named = match wanted {
-        Wanted::Any => true,
-        Wanted::Model(gpu) => row.gpu() == Some(*gpu),
+        // The rows of models are taken from the index.
+        Wanted::Any | Wanted::Models(_) => true,
         Wanted::Raw(name) => row.gpu().is_none() && shard.text(row.gpu_raw).to_lowercase() == *name,
     };
     // What a job can wait for can be had.

@@ -212,7 +212,7 @@ pub const HELP: &[HelpEntry] = &[
         "price list",
         "列出 Offer",
         "List offers",
-        "runwhere price list --gpu-type a100-80g\nrunwhere price list --provider aliyun --billing-model on_demand --all\nrunwhere price list --gpu-type h100-80g --gpu-num 8 --max-price '30 USD' --csv",
+        "runwhere price list --gpu-type a100-80g\nrunwhere price list --provider aliyun --billing-model on_demand --all\nrunwhere price list --gpu-type h100-80g --gpu-num 8 --max-price 200 --csv",
     ),
     row("price list --gpu-type", "GPU 型号", "GPU model"),
     row("price list --gpu-num", "GPU 数量，例如 8 或 1/6", "Number of GPUs, such as 8 or 1/6"),
@@ -353,7 +353,7 @@ pub const HELP: &[HelpEntry] = &[
         "price fx",
         "汇率及其日期和来源，或换算金额",
         "Exchange rates with day and source, or convert an amount",
-        "runwhere price fx\nrunwhere price fx '32.77 USD'",
+        "runwhere price fx\nrunwhere price fx 32.77USD",
     ),
     row(
         "price fx <amount>",

@@ -240,10 +240,13 @@ fn cells(row: &Row<'_>, file: &mut File<'_>, number: Decimal) -> Result<Cells, S
         "vast" => vast_name(&instance_type).unwrap_or(accelerator),
         _ => accelerator,
     };
+    let accelerator_or_type = gpu_raw;
+    let upstream = row.get("UpstreamCloudId");
+    let gpu_raw = meant(provider, gpu_raw, upstream).unwrap_or(gpu_raw);
     let info = row.get("GpuInfo");
     let stated = size_in_mib(info);
     let region = filled(row.get("Region"));
-    let (gpu, gpu_memory_mib) = identify(file, gpu_raw, accelerator, stated, gpu_count);
+    let (gpu, gpu_memory_mib) = identify(file, gpu_raw, &instance_type, stated, gpu_count);
     let (gpu, marks) = wrong_size(file, gpu, marks, accelerator, region.as_deref());
     let mut memory_mib = mebibytes(row.get("MemoryGiB"), "MemoryGiB")?;
     if file.gpu_memory_column
@@ -261,7 +264,7 @@ fn cells(row: &Row<'_>, file: &mut File<'_>, number: Decimal) -> Result<Cells, S
         .filter(|_| marks.has(Mark::Resold));
     Ok(Cells {
         gpu,
-        gpu_raw: gpu_raw.to_owned(),
+        gpu_raw: accelerator_or_type.to_owned(),
         gpu_count,
         gpu_memory_mib,
         vcpus: vcpus.filter(|cpus| cpus.fract().is_zero()).and_then(|cpus| cpus.to_u32()),
@@ -286,7 +289,7 @@ pub(super) fn filled(cell: &str) -> Option<String> {
 fn identify(
     file: &mut File<'_>,
     name: &str,
-    accelerator: &str,
+    instance_type: &str,
     stated: Option<u64>,
     gpu_count: GpuCount,
 ) -> (Option<GpuModelId>, Option<u64>) {
@@ -306,10 +309,10 @@ fn identify(
             }
         }
     }
-    let usual = match (file.provider.as_str(), accelerator) {
+    let usual = match (file.provider.as_str(), name) {
         ("cudo" | "seeweb", "A100") => Some(80 * 1024),
         (_, "A100") => Some(40 * 1024),
-        ("azure", "H100") => Some(94 * 1024),
+        ("azure", "H100") if instance_type.starts_with("Standard_NC") => Some(94 * 1024),
         (_, "V100") => Some(16 * 1024),
         _ => None,
     };
@@ -350,6 +353,29 @@ fn azure_share(provider: &str, instance_type: &str) -> Option<GpuCount> {
         _ => return None,
     };
     GpuCount::fraction(numerator, denominator)
+}
+
+/// Names that mean another GPU in these files than they say.
+fn meant(provider: &str, name: &str, upstream: &str) -> Option<&'static str> {
+    Some(match (provider, name) {
+        // Fetchers write the card of 2018 so; later cards have longer names.
+        (_, "RTX6000") => "Quadro RTX 6000",
+        (
+            _,
+            "RTX PRO Server 6000"
+            | "RTX 6000 96GB"
+            | "RTXPRO6000S"
+            | "RTX_PRO_6000_S"
+            | "RTXPRO6000-WK"
+            | "RTXPRO6000Blackwell"
+            | "RTXPro6000",
+        ) => "RTX PRO 6000",
+        // Two PCIe cards with a bridge, not the 94 GB card.
+        ("spheron", "H100_NVL") => "H100 PCIe",
+        ("primeintellect", "L40") if upstream.to_lowercase().contains("l40s") => "L40S",
+        ("paperspace", "GPU+") => "Quadro M4000",
+        _ => return None,
+    })
 }
 
 /// The GPU in a type such as `1x-RTX_4070S_Ti-32-65536`.

@@ -1,5 +1,7 @@
 //! The price service as its users see it: in process and over HTTP.
 
+mod complaints;
+mod imports;
 mod quotes;
 mod refresh;
 mod routes;
