@@ -249,6 +249,15 @@ impl Catalogue {
         catalogue
     }
 
+    /// A catalogue of shards that were kept, with the bundled rates.
+    pub fn of_shards(shards: Vec<Arc<Shard>>) -> Self {
+        let mut catalogue = Self::empty(FxTable::bundled(), false, &mut CodeBook::new());
+        for shard in shards {
+            catalogue.put(shard);
+        }
+        catalogue
+    }
+
     /// Builds a catalogue of sheets; assigns codes to keys that have none.
     pub fn build(parts: &Parts, codes: &mut CodeBook) -> Self {
         let mut catalogue = Self::empty(parts.fx.clone(), parts.bundled, codes);
