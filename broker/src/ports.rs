@@ -57,6 +57,13 @@ impl Room for Unbounded {
     }
 }
 
+/// Keeps, outside the database, how far it has come, so that a restored older copy is noticed.
+#[async_trait]
+pub trait Generation: fmt::Debug + Send + Sync + 'static {
+    /// A launch follows; the database has come as far as `position`, its intent included.
+    async fn launching(&self, position: u64);
+}
+
 /// Lines that the platform adds to a trial's log.
 #[async_trait]
 pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {

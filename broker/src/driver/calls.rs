@@ -126,6 +126,7 @@ impl Core {
                     agent_ttl_seconds: self.parts.policy.agent_ttl.as_secs(),
                 };
                 let request = launch_request(unit, lease, self.parts.deployment.clone(), bootstrap);
+                self.note_launch().await;
                 Outcome::Launch(provider.launch(&request).await)
             }
             Call::Find(lease) => Outcome::Find(provider.find(lease).await),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ use super::points;
 use super::run::Busy;
 use super::signals::{AgentPresence, Signals};
 use super::transition::transition;
-use crate::ports::{Ids, PlatformLog, Prices};
+use crate::ports::{Generation, Ids, PlatformLog, Prices};
 use crate::store::{Store, StoreError};
 
 /// What a driver is made of.
@@ -90,6 +90,7 @@ pub struct Core {
     pub(super) busy: Arc<Busy>,
     pub(super) metrics: Metrics,
     held: AtomicBool,
+    generation: OnceLock<Arc<dyn Generation>>,
     started_at: Timestamp,
     blocks: Mutex<Blocks>,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
@@ -111,6 +112,7 @@ impl Core {
             busy: Arc::default(),
             metrics: Metrics::default(),
             held: AtomicBool::new(false),
+            generation: OnceLock::new(),
             blocks: Mutex::default(),
             locks: Mutex::default(),
             untold: Mutex::default(),
@@ -122,6 +124,21 @@ impl Core {
     pub fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Release);
         self.signals.ring();
+    }
+
+    /// From now on `generation` is told before each launch. To be called once, at the start.
+    pub fn keep_generation(&self, generation: Arc<dyn Generation>) {
+        // A second one would be told the same.
+        let _ = self.generation.set(generation);
+    }
+
+    /// What is launched is known to every copy of the database that is not older than this.
+    pub(super) async fn note_launch(&self) {
+        let Some(generation) = self.generation.get() else { return };
+        match self.parts.store.position().await {
+            Ok(position) => generation.launching(position).await,
+            Err(error) => tracing::warn!(%error, "How far the database is cannot be told"),
+        }
     }
 
     /// Whether launches are held.

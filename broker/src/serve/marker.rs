@@ -3,23 +3,25 @@
 //! `<data-dir>/generation` holds how far the audit had come: its newest position, which only grows.
 //! The database is written first, the marker afterwards, so after any crash the database is at
 //! least as far as the marker. One that is not is an older copy: it does not know what was launched
-//! since, and whatever it would end or launch might be wrong.
+//! since, and whatever it would end or launch might be wrong. The marker is brought forward before
+//! each launch, so a copy that lacks one is always noticed.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_providers::Clock;
 use serde::{Deserialize, Serialize};
 
 use super::data_dir::write_whole;
+use crate::ports::Generation;
 use crate::store::{Store, StoreError};
 
 const VERSION: u32 = 1;
-/// How often the marker follows the database. What a restored copy lacks of the last such span
-/// before its loss is not noticed.
+/// How often the marker follows the database when nothing is launched.
 const PACE: Duration = Duration::from_secs(5);
 
 /// What was noticed about the database at a start.
@@ -135,6 +137,22 @@ impl Marker {
         let fail = |source| MarkerError::Io { path: self.path.clone(), source };
         let text = serde_json::to_string(content).map_err(|error| fail(error.into()))?;
         write_whole(&self.path, &format!("{text}\n")).map_err(fail)
+    }
+}
+
+/// The marker as the driver tells it.
+#[derive(Debug)]
+pub(super) struct BeforeLaunch(pub(super) Arc<Marker>);
+
+#[async_trait]
+impl Generation for BeforeLaunch {
+    async fn launching(&self, position: u64) {
+        let marker = Arc::clone(&self.0);
+        // It waits for the disk.
+        let advanced = tokio::task::spawn_blocking(move || marker.advance(position)).await;
+        if let Err(error) = advanced.unwrap_or(Ok(())) {
+            tracing::warn!(%error, "The marker of the data folder could not be advanced");
+        }
     }
 }
 

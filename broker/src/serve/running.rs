@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::config::{ConfigError, ServerConfig};
 use super::data_dir::{DataDir, DataDirError, write_whole};
-use super::marker::{Marker, MarkerError, follow};
+use super::marker::{BeforeLaunch, Marker, MarkerError, follow};
 use super::prices::{Catalogued, sources};
 use super::projects::apply_projects;
 use crate::accounts::{AccountError, Accounts};
@@ -273,6 +273,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ca_pem: ca_pem(&options.tls)?,
         token_key: data.key().clone(),
     });
+    core.keep_generation(Arc::new(BeforeLaunch(Arc::clone(&marker))));
     let sweeper = Sweeper::new(Arc::clone(&core));
     // Holds launches where the database is an older copy, so before anything is woken.
     let admin = Admin::new(Arc::clone(&core), Arc::clone(&sweeper), marker.clone());
