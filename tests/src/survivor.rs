@@ -113,7 +113,7 @@ impl Survivor {
             let found = probe(&self.job(id));
             if found.is_none() {
                 // A busy machine has better things to do than to answer the same question.
-                std::thread::sleep(Duration::from_millis(40));
+                std::thread::sleep(Duration::from_millis(80));
             }
             found
         })

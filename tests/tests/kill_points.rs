@@ -228,9 +228,12 @@ fn run(scenario: &Scenario, kill: Option<&Kill>) -> Option<BTreeMap<String, u32>
         survivor.api().program_lines(&id).into_iter().map(|line| line + "\n").collect();
     let outputs = &over["outputs"];
     // The program may have ended well before the node died, which then took the rest with it and says so.
-    if lost || (agent_died && !again && outputs["state"] == "failed") {
+    // An agent that comes back says that what its predecessor had not read is missing.
+    let told = again && survivor.api().logs(&id).iter().any(|line| line.contains("中断过"));
+    if lost || told || (agent_died && !again && outputs["state"] == "failed") {
         assert!(copy.starts_with(&stored), "stored {stored:?}, printed {copy:?}");
-        assert!(lost || outputs["reason"].as_str().is_some_and(|why| !why.is_empty()), "{over}");
+        let said = outputs["reason"].as_str().is_some_and(|why| !why.is_empty());
+        assert!(lost || told || said, "{over}");
     } else {
         assert_eq!(stored, copy, "the stored log is the program's copy: {over}");
         if found.1 == "succeeded" {
@@ -323,16 +326,17 @@ fn kill_points_lose_nothing() {
     let mut kills = Vec::new();
     let mut nowhere = Vec::new();
     for point in &points {
-        let found = SCENARIOS.iter().zip(&traces).find_map(|(scenario, trace)| {
-            trace
-                .get(point)
-                .filter(|_| scenario.first != Some(point))
-                .map(|count| (scenario, *count))
-        });
-        let Some((scenario, count)) = found else {
+        let found: Vec<(&Scenario, u32)> = SCENARIOS
+            .iter()
+            .zip(&traces)
+            .filter(|(scenario, _)| scenario.first != Some(point))
+            .filter_map(|(scenario, trace)| Some((scenario, *trace.get(point)?)))
+            .collect();
+        let Some((scenario, count)) = found.first().copied() else {
             nowhere.push(point);
             continue;
         };
+        let scenarios: Vec<&Scenario> = found.iter().map(|(scenario, _)| *scenario).collect();
         // Where nothing else dies, one process of each kind comes by them all: the first time and the last.
         let times: BTreeSet<u32> = match scenario.first {
             None => [1, count].into(),
@@ -340,27 +344,31 @@ fn kill_points_lose_nothing() {
         };
         for nth in times {
             let kill = Kill { point: point.clone(), nth, again: false };
+            let scenarios = if nth == 1 { scenarios.clone() } else { vec![scenario] };
             if kill.is_of_agent() {
-                kills.push((scenario, Kill { again: true, ..kill.clone() }));
+                kills.push((scenarios.clone(), Kill { again: true, ..kill.clone() }));
             }
-            kills.push((scenario, kill));
+            if nth == 1 || !kill.is_of_agent() {
+                kills.push((scenarios.clone(), kill));
+            }
         }
     }
     assert!(nowhere.is_empty(), "no scenario comes by {nowhere:?}");
     let traced = begun.elapsed();
 
-    let results = spread(&kills, |(scenario, kill)| {
+    let results = spread(&kills, |(scenarios, kill)| {
         let since = Instant::now();
-        // The last of many times is not the same in every run.
-        let reached = (0..3).any(|_| run(scenario, Some(kill)).is_some());
+        // Some points depend on who is faster: then another run, or another scenario, comes by.
+        let tries = scenarios.iter().cycle().take(scenarios.len().max(3));
+        let reached = tries.into_iter().any(|scenario| run(scenario, Some(kill)).is_some());
         (reached, since.elapsed())
     });
     let mut failed = Vec::new();
     let mut missed = Vec::new();
     let mut longest = (Duration::ZERO, String::new());
-    for ((scenario, kill), result) in kills.iter().zip(results) {
+    for ((scenarios, kill), result) in kills.iter().zip(results) {
         let again = if kill.again { ", started again" } else { "" };
-        let name = format!("{}:{} ({}{again})", kill.point, kill.nth, scenario.name);
+        let name = format!("{}:{} ({}{again})", kill.point, kill.nth, scenarios[0].name);
         match result {
             Err(_) => failed.push(name),
             Ok((false, _)) if kill.nth == 1 => failed.push(format!("{name}, not come by")),

@@ -5,6 +5,11 @@ pub(crate) fn log_cap_reached(limit: u64) -> String {
     format!("[runwhere] 日志已达上限 {limit} 字节,之后的输出只计数,不保存\n")
 }
 
+/// What was in the program's pipes is gone with the agent that read them.
+pub(crate) fn log_broken_off() -> &'static str {
+    "[runwhere] 节点程序中断过,中断时还没有读到的输出没有保存\n"
+}
+
 /// What the cap or a full disk has cost.
 pub(crate) fn log_dropped(bytes: u64) -> String {
     format!("[runwhere] 有 {bytes} 字节的输出没有保存\n")

@@ -52,6 +52,11 @@ impl Trial<'_> {
                 let reason = "the agent was restarted while the program ran".to_owned();
                 self.event(EventKind::Lost { reason }).await;
             }
+            if earlier.started.is_some() && !earlier.sealed {
+                let bytes = texts::log_broken_off().as_bytes().to_vec();
+                // A writer that has ended has nothing to seal either.
+                let _ = writer.input().send(Input::Data { stream: LogStream::System, bytes });
+            }
         } else {
             originals = self.attempt(&writer).await;
             ran = originals.is_some();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runwhere_agent::protocol::{BatchPart, FRAME_HEADER_BYTES, LogFrame, encode_frames};
+use runwhere_failpoint::failpoint;
 use tokio::sync::watch;
 
 use super::LogError;
@@ -142,6 +143,7 @@ impl TrialLog {
             }
             if !data.is_empty() {
                 self.write(&mut inner, &data, totals, false)?;
+                failpoint!("log.append.written");
             }
             (inner.written.len, inner.generation, base)
         };
@@ -252,6 +254,7 @@ impl TrialLog {
                 let mut data = Vec::new();
                 block::encode(&mut data, Kind::Note, totals, 1, &raw)?;
                 self.write(&mut inner, &data, totals, false)?;
+                failpoint!("log.note.written");
                 inner.keys.insert(key);
             }
             (inner.written.len, inner.generation)
@@ -272,7 +275,9 @@ impl TrialLog {
                 let totals = inner.written.totals;
                 let mut data = Vec::new();
                 block::encode(&mut data, Kind::Seal, totals, 0, &[])?;
+                failpoint!("log.seal.before");
                 self.write(&mut inner, &data, totals, true)?;
+                failpoint!("log.seal.written");
             }
             (inner.written.len, inner.generation)
         };
@@ -328,7 +333,9 @@ impl TrialLog {
             }
             (Arc::clone(file), inner.written)
         };
+        failpoint!("log.sync.before");
         let synced = file.sync_data();
+        failpoint!("log.sync.after");
         let mut inner = self.lock();
         match synced {
             Ok(()) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use runwhere_failpoint::failpoint;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -83,8 +84,10 @@ pub(crate) async fn upload(
         }
         let last_seq = body.last_seq;
         let large = body.raw >= LARGE_RAW_BYTES;
+        failpoint!("agent.log.before_post");
         match link.post_logs(body.first_seq, Bytes::from(body.bytes)).await {
             Ok(Ok(durable)) => {
+                failpoint!("agent.log.acked");
                 pause = Pause::default();
                 spool.acknowledge(durable);
                 if !large && last_post.elapsed() < GATHER * 2 {

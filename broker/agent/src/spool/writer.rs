@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes};
+use runwhere_failpoint::failpoint;
 use tokio::sync::oneshot;
 
 use super::hasher::Hasher;
@@ -367,6 +368,7 @@ impl Worker {
             io::Seek::seek(file, io::SeekFrom::Start(len))?;
             return Err(error);
         }
+        failpoint!("agent.spool.written");
         let mut state = self.spool.state();
         state.last_seq = record.header.last_seq;
         if let Some(segment) = state.segments.back_mut().filter(|segment| segment.path == path) {
