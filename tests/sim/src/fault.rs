@@ -139,8 +139,10 @@ pub(crate) struct Faults {
     percent: u64,
     /// ... among the first so many of each verb.
     horizon: u64,
-    /// Only these verbs, if any is named.
+    /// Only this verb, if one is named.
     only: Option<Verb>,
+    /// Most wrong calls of this verb go wrong in this way.
+    favourite: Option<(Verb, Class)>,
     /// Calls that go right after all.
     pub(crate) spared: BTreeSet<CallNumber>,
     /// Calls that go wrong in this way.
@@ -152,7 +154,10 @@ impl Faults {
         let percent = *rng.one_of(&[0, 10, 20, 40, 60, 90]);
         let only = *rng.one_of(&[Some(Verb::Launch), Some(Verb::Terminate), None, None, None]);
         let horizon = if only.is_some() { 60 } else { 5 + rng.below(40) };
-        Self { seed: rng.next(), percent, horizon, only, ..Self::default() }
+        let verb = *rng.one_of(&[Verb::Launch, Verb::Find, Verb::Describe, Verb::Terminate]);
+        let class = *rng.one_of(&Class::of(verb)[1..]);
+        let favourite = rng.percent(50).then_some((verb, class));
+        Self { seed: rng.next(), percent, horizon, only, favourite, ..Self::default() }
     }
 
     /// These calls and no others.
@@ -171,6 +176,10 @@ impl Faults {
         let classes = Class::of(verb);
         // The first one is that it works.
         let class = if wrong { classes[1 + rng.index(classes.len() - 1)] } else { Class::Ok };
+        let class = match self.favourite {
+            Some((of, favourite)) if of == verb && wrong && rng.percent(70) => favourite,
+            _ => class,
+        };
         let class = match class {
             // No cloud misses the same row in list after list.
             Class::Gap if number % 4 != 0 => Class::Incomplete,

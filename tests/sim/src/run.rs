@@ -146,12 +146,13 @@ impl Run {
             self.tally.steps += 1;
             self.start_processes();
             self.work();
-            let truth = self.world.truth();
-            self.world.send_users(&self.slots);
-            self.world.meet_agents(&truth, &mut self.slots);
-            self.work();
+            let mut truth = self.world.truth();
+            let sent = self.world.send_users(&self.slots);
+            if self.world.meet_agents(&truth, &mut self.slots) || sent {
+                self.work();
+                truth = self.world.truth();
+            }
             self.bury_processes();
-            let truth = self.world.truth();
             let wrong = check::always(&self.world, &truth);
             if !wrong.is_empty() {
                 return wrong;

@@ -23,7 +23,7 @@ pub struct Caught {
 }
 
 /// Runs every sabotaged engine until it is caught.
-pub fn sabotage(threads: usize) -> Vec<Caught> {
+pub fn sabotage(threads: usize, tell: impl Fn(&Caught) + Sync) -> Vec<Caught> {
     let (next, caught) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -39,6 +39,7 @@ pub fn sabotage(threads: usize) -> Vec<Caught> {
                     });
                     Sabotage::choose(None);
                     let found = Caught { defect, by };
+                    tell(&found);
                     caught.lock().unwrap_or_else(PoisonError::into_inner).push(found);
                 }
             });

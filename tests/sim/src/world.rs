@@ -215,8 +215,9 @@ impl World {
         }
     }
 
-    /// Sends the errands that nobody works on to some process.
-    pub(crate) fn send_users(&mut self, slots: &[Slot]) {
+    /// Sends the errands that nobody works on to some process; true when there was one.
+    pub(crate) fn send_users(&mut self, slots: &[Slot]) -> bool {
+        let mut sent = false;
         let ready: Vec<&Replica> = slots.iter().filter_map(Slot::ready).collect();
         let mut errands = std::mem::take(&mut self.errands);
         errands.retain(|(errand, _)| !errand.is_done());
@@ -224,9 +225,11 @@ impl World {
             let working = task.as_ref().is_some_and(|task| !task.is_finished());
             if !working && !ready.is_empty() {
                 *task = Some(errand.run(self.rng.one_of::<&Replica>(&ready), self));
+                sent = true;
             }
         }
         self.errands = errands;
+        sent
     }
 
     pub(crate) fn users_wait(&self) -> bool {
@@ -234,8 +237,9 @@ impl World {
     }
 
     /// An agent for each running node, served by some process; it dies with its node and is cut
-    /// off by a partition.
-    pub(crate) fn meet_agents(&mut self, truth: &Truth, slots: &mut [Slot]) {
+    /// off by a partition. True when one began to be served.
+    pub(crate) fn meet_agents(&mut self, truth: &Truth, slots: &mut [Slot]) -> bool {
+        let mut met = false;
         let running: BTreeSet<&NodeId> = truth
             .live()
             .filter(|node| node.phase == NodePhase::Running && self.partitioned.is_none())
@@ -267,8 +271,10 @@ impl World {
             if let Slot::Up(replica) = &mut slots[*self.rng.one_of(&ready)] {
                 let task = replica.spawn(agent.serve(replica.door.clone(), self.clock()));
                 replica.serving.insert(node.node.clone(), task);
+                met = true;
             }
         }
+        met
     }
 
     /// A new agent, as its node's bootstrap makes it.
