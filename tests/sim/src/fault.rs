@@ -141,8 +141,8 @@ pub(crate) struct Faults {
     horizon: u64,
     /// Only this verb, if one is named.
     only: Option<Verb>,
-    /// Most wrong calls of this verb go wrong in this way.
-    favourite: Option<(Verb, Class)>,
+    /// Most early calls of these verbs go wrong in these ways.
+    favourites: BTreeMap<Verb, Class>,
     /// Calls that go right after all.
     pub(crate) spared: BTreeSet<CallNumber>,
     /// Calls that go wrong in this way.
@@ -154,10 +154,15 @@ impl Faults {
         let percent = *rng.one_of(&[0, 10, 20, 40, 60, 90]);
         let only = *rng.one_of(&[Some(Verb::Launch), Some(Verb::Terminate), None, None, None]);
         let horizon = if only.is_some() { 60 } else { 5 + rng.below(40) };
-        let verb = *rng.one_of(&[Verb::Launch, Verb::Find, Verb::Describe, Verb::Terminate]);
-        let class = *rng.one_of(&Class::of(verb)[1..]);
-        let favourite = rng.percent(50).then_some((verb, class));
-        Self { seed: rng.next(), percent, horizon, only, favourite, ..Self::default() }
+        let mut favourites = BTreeMap::new();
+        if rng.percent(50) {
+            // What happens to one verb often matters only together with what happens to another:
+            // lists are read where a launch was not answered.
+            favourites.insert(Verb::Launch, *rng.one_of(&Class::of(Verb::Launch)[1..]));
+            let other = *rng.one_of(&[Verb::Find, Verb::Find, Verb::Describe, Verb::Terminate]);
+            favourites.insert(other, *rng.one_of(&Class::of(other)[1..]));
+        }
+        Self { seed: rng.next(), percent, horizon, only, favourites, ..Self::default() }
     }
 
     /// These calls and no others.
@@ -176,8 +181,12 @@ impl Faults {
         let classes = Class::of(verb);
         // The first one is that it works.
         let class = if wrong { classes[1 + rng.index(classes.len() - 1)] } else { Class::Ok };
-        let class = match self.favourite {
-            Some((of, favourite)) if of == verb && wrong && rng.percent(70) => favourite,
+        let early = number < self.horizon / 2 && !self.spared.contains(&(verb, number));
+        let class = match self.favourites.get(&verb) {
+            // A launch goes wrong once and again, not each time: then nothing would ever run.
+            Some(favourite) if early && rng.percent(if verb == Verb::Launch { 40 } else { 75 }) => {
+                *favourite
+            }
             _ => class,
         };
         let class = match class {

@@ -105,7 +105,7 @@ impl Work<'_> {
         if let AgentEvent::Output(output) = event {
             self.outputs.push(output.clone());
         }
-        if self.trial.state.is_terminal() && !crate::sabotage!(EndOverwritten) {
+        if self.trial.state.is_terminal() {
             return Ok(());
         }
         if self.is_given_up() {

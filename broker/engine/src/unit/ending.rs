@@ -12,6 +12,10 @@ use crate::trial::{OutputState, TrialState};
 impl Work<'_> {
     /// The node ended without our wish: what that means for the trial.
     pub(super) fn node_died(&mut self, detail: &str) -> Result<(), StepError> {
+        if crate::sabotage!(EndOverwritten) {
+            let detail = detail.to_owned();
+            return self.end((TrialState::Lost, EndReason::Lost { detail }));
+        }
         match self.trial.state {
             TrialState::Preparing | TrialState::Running | TrialState::Collecting => {
                 self.end_lost(detail)
