@@ -14,7 +14,7 @@ impl Work<'_> {
     pub(super) fn node_died(&mut self, detail: &str) -> Result<(), StepError> {
         if crate::sabotage!(EndOverwritten) {
             let detail = detail.to_owned();
-            return self.end((TrialState::Lost, EndReason::Lost { detail }));
+            return self.end((TrialState::Lost, crate::job::EndReason::Lost { detail }));
         }
         match self.trial.state {
             TrialState::Preparing | TrialState::Running | TrialState::Collecting => {
