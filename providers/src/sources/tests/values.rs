@@ -580,3 +580,37 @@ async fn an_answer_beyond_the_cap_or_without_an_end_is_given_up() {
         assert!(error.contains(word), "{error}");
     }
 }
+
+#[tokio::test]
+async fn every_digit_of_a_price_survives_or_the_row_says_why_not() {
+    for (sent, kept) in [
+        ("0.1", Some("0.1")),
+        ("1e-5", Some("0.00001")),
+        ("0.39999999999999997", Some("0.39999999999999997")),
+        ("98.3200000000", Some("98.32")),
+        ("0.12345678901234567890123456789", None),
+        ("1e40", None),
+        ("-3", None),
+        ("\"ask sales\"", None),
+    ] {
+        let azure = cloud("azure");
+        let script = Arc::new(move |_, asked: &super::server::Asked| {
+            let body = String::from_utf8(azure.reply(asked).body).unwrap();
+            Reply::json(
+                body.replace("\"retailPrice\": 98.32,", &format!("\"retailPrice\": {sent},")),
+            )
+        });
+        let sheet = azure.read(script).await.0.unwrap();
+        let key = "azure/eastus/-/on_demand/Standard_ND96isr_H100_v5";
+        match kept {
+            Some(kept) => {
+                assert_eq!(told(offer(&sheet, key)), format!("h100-80g 8 {kept} USD/h unstated"));
+            }
+            None => {
+                assert!(!keys(&sheet).contains(&key.to_owned()), "{sent}");
+                let why = rejected(&sheet);
+                assert!(why.iter().any(|(row, _)| key.ends_with(row)), "{sent}: {why:?}");
+            }
+        }
+    }
+}
