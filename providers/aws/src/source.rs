@@ -238,7 +238,7 @@ impl OfferSource for Aws {
         SourceTerms {
             refresh: Duration::from_secs(if self.account.is_some() { 900 } else { 6 * 3600 }),
             spot_max_age: Duration::from_secs(3600),
-            min_rows: 10,
+            min_rows: 1,
             readings_per_hour: 12,
             ..SourceTerms::default()
         }
