@@ -9,6 +9,7 @@ use runwhere_failpoint::failpoint;
 use runwhere_model::{KeyId, Secret};
 use runwhere_pricing::{FxTable, PriceFolder, PriceOptions, PriceService, Refresher};
 use runwhere_providers::local::{Local, LocalConfig};
+use runwhere_providers::sources::ForeignFn;
 use runwhere_providers::{Clock, Registry, SystemClock};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -53,6 +54,8 @@ pub struct ServeOptions {
     pub allow_local_exec: bool,
     /// The program that is the agent when called with `agent --node-dir DIR`.
     pub agent_program: PathBuf,
+    /// Builds the price sources that this package does not know.
+    pub foreign_sources: ForeignFn,
 }
 
 /// Why a server cannot run.
@@ -248,7 +251,13 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ..PriceOptions::default()
     };
     let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
-    let listed = super::sources::listed(&config, &config_path, data.root(), &clock)?;
+    let listed = super::sources::listed(
+        &config,
+        &config_path,
+        data.root(),
+        &clock,
+        options.foreign_sources,
+    )?;
     let refresher = Arc::new(Refresher::new(
         Arc::clone(&prices),
         // An account's own offers count before a list of the same name.
@@ -398,6 +407,7 @@ mod tests {
             try_locally: false,
             allow_local_exec: false,
             agent_program: "/bin/false".into(),
+            foreign_sources: runwhere_providers::sources::no_foreign,
         };
         start(options).await.unwrap()
     }

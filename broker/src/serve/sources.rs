@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use runwhere_model::ProviderId;
 use runwhere_providers::http::{FolderCache, HttpClient};
-use runwhere_providers::sources::{SourceContext, SourceSettings, public_settings, sources};
+use runwhere_providers::sources::{
+    ForeignFn, SourceContext, SourceSettings, public_settings, sources,
+};
 use runwhere_providers::{Clock, OfferSource};
 
 use super::config::{ConfigError, ServerConfig};
@@ -17,6 +19,7 @@ pub(super) fn listed(
     path: &Path,
     data: &Path,
     clock: &Arc<dyn Clock>,
+    foreign: ForeignFn,
 ) -> Result<Vec<Arc<dyn OfferSource>>, ConfigError> {
     let refused = |field: String, message: String| ConfigError::Field {
         path: path.to_owned(),
@@ -40,6 +43,6 @@ pub(super) fn listed(
         cache: Arc::new(FolderCache::new(data.join("prices").join("pages"))),
         env: &|name| std::env::var(name).ok(),
     };
-    sources(&settings, &context, &|_, _, _| None)
+    sources(&settings, &context, &foreign)
         .map_err(|error| refused(error.field.clone(), error.reason.clone()))
 }

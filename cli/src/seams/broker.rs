@@ -69,6 +69,7 @@ pub async fn start(options: ServeOptions) -> Outcome<Running> {
         try_locally: options.try_locally,
         allow_local_exec: options.allow_local_exec,
         agent_program,
+        foreign_sources: super::sources::foreign(),
     })
     .await
     .map_err(|error| refused(error, &data_dir))?;

@@ -3,5 +3,6 @@
 pub mod agent;
 pub mod broker;
 pub mod prices;
+pub mod sources;
 pub mod task;
 pub mod tokens;

@@ -84,7 +84,7 @@ impl LocalPrices {
             cache: Arc::new(FolderCache::new(folder.join("pages"))),
             env: &|name| std::env::var(name).ok(),
         };
-        let listed = sources(&public_settings(), &context, &|_, _, _| None)
+        let listed = sources(&public_settings(), &context, &super::sources::foreign())
             .map_err(|error| Failure::other("prices_source", texts::price_answer(error)))?;
         Self::with(Some(&folder), listed, lang)
     }

@@ -42,6 +42,22 @@ pub type Foreign<'a> = dyn Fn(
     ) -> Option<Result<Arc<dyn OfferSource>, SettingError>>
     + 'a;
 
+/// A [`Foreign`] that is passed on by value.
+pub type ForeignFn = fn(
+    &ProviderId,
+    &SourceSettings,
+    &SourceContext<'_>,
+) -> Option<Result<Arc<dyn OfferSource>, SettingError>>;
+
+/// Knows no other package.
+pub fn no_foreign(
+    _id: &ProviderId,
+    _settings: &SourceSettings,
+    _context: &SourceContext<'_>,
+) -> Option<Result<Arc<dyn OfferSource>, SettingError>> {
+    None
+}
+
 /// The sources of the settings, in the order of their ids.
 pub fn sources(
     settings: &BTreeMap<ProviderId, SourceSettings>,

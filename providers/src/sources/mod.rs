@@ -8,7 +8,7 @@ mod sheet;
 
 pub(crate) use amount::state as amount_state;
 pub use amount::{count, gib_to_mib, hourly, one_gpu_mib, whole};
-pub use build::{Foreign, SourceContext, public_settings, sources};
+pub use build::{Foreign, ForeignFn, SourceContext, no_foreign, public_settings, sources};
 pub use secret::SecretSetting;
 pub use settings::{AwsSettings, SettingError, SourceSettings, base_url};
 pub use sheet::{Listing, SheetBuilder};

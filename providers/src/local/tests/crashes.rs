@@ -93,6 +93,7 @@ fn grant(node: &NodeId) -> Grant {
         pretended: false,
         uid: None,
         work_dir: None,
+        docker: None,
         at: SystemClock.now(),
     }
 }
