@@ -27,6 +27,10 @@ pub struct Meter {
     pub charged_to: Option<Timestamp>,
     /// Number of segments cut so far.
     pub segments: u32,
+    /// How far the provider's clock is ahead of ours at least, in microseconds, as its stated
+    /// start shows.
+    #[serde(default)]
+    pub clock_ahead_micros: i64,
 }
 
 impl Meter {
@@ -53,14 +57,41 @@ impl Meter {
         if self.stopped_at.is_some() {
             return;
         }
+        let stopped_at = provider.unwrap_or_else(|| self.by_the_starts_clock(observed));
         self.estimated |= provider.is_none();
-        self.stopped_at = Some(provider.unwrap_or(observed).max(started_at));
+        self.stopped_at = Some(stopped_at.max(started_at));
+    }
+
+    /// Learns from a stated start: it lies between our request and our first sight of the running
+    /// node, or the provider's clock is off.
+    pub fn compare_clocks(
+        &mut self,
+        stated: Timestamp,
+        requested: Option<Timestamp>,
+        seen: Timestamp,
+    ) {
+        let floor = requested.unwrap_or(seen).min(seen);
+        let possible = stated.clamp(floor, seen);
+        let ahead = stated.as_microsecond().saturating_sub(possible.as_microsecond());
+        if ahead.unsigned_abs() > self.clock_ahead_micros.unsigned_abs() {
+            self.clock_ahead_micros = ahead;
+        }
+    }
+
+    /// An instant of our clock by the clock that the start was stated by, so that a span has both
+    /// its ends from one.
+    fn by_the_starts_clock(&self, at: Timestamp) -> Timestamp {
+        if self.estimated {
+            return at;
+        }
+        let micros = at.as_microsecond().saturating_add(self.clock_ahead_micros);
+        Timestamp::from_microsecond(micros).unwrap_or(at)
     }
 
     /// Billed microseconds as of an instant: under the provider's rule, as if it ended then.
     pub fn billed_micros(&self, metering: &Metering, now: Timestamp) -> u64 {
         let Some(started_at) = self.started_at else { return 0 };
-        let end = self.stopped_at.unwrap_or(now);
+        let end = self.stopped_at.unwrap_or_else(|| self.by_the_starts_clock(now));
         metering.billed_micros(micros_between(started_at, end)).max(self.charged_micros)
     }
 

@@ -11,6 +11,9 @@ use runwhere_model::{
 use super::profile::SimProfile;
 use crate::metered::Span;
 
+/// How long a launch that came to nothing is shown.
+const FAILURE_SHOWN: Duration = Duration::from_secs(3600);
+
 /// One node with its whole life, what is still to come included.
 #[derive(Debug)]
 pub(super) struct SimNode {
@@ -173,6 +176,8 @@ impl SimNode {
     pub(super) fn shown(&self, now: Timestamp, seen: Timestamp, after_end: Duration) -> bool {
         let hidden = self.hidden.iter().any(|(from, to)| *from <= now && now < *to);
         let gone = self.change_at(seen).filter(|change| change.phase == NodePhase::Gone);
+        // What a launch came to can be read for long, where it came to nothing.
+        let after_end = if self.served { after_end } else { after_end.max(FAILURE_SHOWN) };
         self.created_at <= seen
             && !hidden
             && gone.is_none_or(|gone| seen < later(gone.at, after_end))

@@ -136,6 +136,9 @@ impl SimCloud {
             let now = self.clock.now();
             let mut world = self.world();
             let mut outcome = world.script.next(verb, now);
+            if verb == Verb::Launch {
+                world.launched_at.push(now);
+            }
             let mut wait = Duration::ZERO;
             while let Outcome::Delay(span, then) = outcome {
                 wait = wait.saturating_add(span);
@@ -217,7 +220,6 @@ impl SimCloud {
         outcome: &Outcome,
     ) -> Result<(Launched, Vec<NodeId>)> {
         *world.launches.entry(request.token.clone()).or_default() += 1;
-        world.launched_at.push(now);
         let refuse = |kind, why| Err(self.error(Verb::Launch, kind, why));
         let ours = |node: &&SimNode| node.deployment == request.deployment;
         match self.profile.capabilities.identity {

@@ -98,6 +98,9 @@ impl Work<'_> {
         if seq != applied + 1 {
             return Err(StepError::Gap { wanted: applied + 1, got: seq });
         }
+        if self.is_given_up() {
+            return self.from_given_up(event);
+        }
         self.trial.agent_seq = seq;
         if let AgentEvent::LogSealed(seal) = event {
             self.trial.log.get_or_insert_with(|| seal.clone());
@@ -107,17 +110,6 @@ impl Work<'_> {
         }
         if self.trial.state.is_terminal() {
             return Ok(());
-        }
-        if self.is_given_up() {
-            return match event {
-                // Too late for another node: the program runs, or ran, on this one.
-                AgentEvent::Started
-                | AgentEvent::Exited(Exit { code: Some(_), .. } | Exit { signal: Some(_), .. }) => {
-                    self.trial.started_at.get_or_insert(self.context.now);
-                    self.end_lost("the program was started on a node that had been given up")
-                }
-                _ => Ok(()),
-            };
         }
         match event {
             AgentEvent::Booted | AgentEvent::Preparing | AgentEvent::Other => Ok(()),
@@ -194,6 +186,19 @@ impl Work<'_> {
     fn is_given_up(&self) -> bool {
         self.trial.state == TrialState::Provisioning
             && self.lease.as_ref().is_some_and(|l| l.state == LeaseState::Releasing)
+    }
+
+    /// No word of its agent is acknowledged: it must not believe that it may start the program. If
+    /// it did all the same, another node must not.
+    fn from_given_up(&mut self, event: &AgentEvent) -> Result<(), StepError> {
+        match event {
+            AgentEvent::Started
+            | AgentEvent::Exited(Exit { code: Some(_), .. } | Exit { signal: Some(_), .. }) => {
+                self.trial.started_at.get_or_insert(self.context.now);
+                self.end_lost("the program was started on a node that had been given up")
+            }
+            _ => Err(StepError::Fenced),
+        }
     }
 
     fn is_unstarted(&self, exit: &Exit) -> bool {

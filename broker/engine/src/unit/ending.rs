@@ -20,11 +20,6 @@ impl Work<'_> {
             TrialState::Preparing | TrialState::Running | TrialState::Collecting => {
                 self.end_lost(detail)
             }
-            // The agent was given the program and may have started it: never a second time.
-            TrialState::Provisioning if self.was_joined() => {
-                let end = self.lost_end(detail);
-                self.end(end)
-            }
             TrialState::Provisioning => self.replace_node(detail),
             TrialState::Queued
             | TrialState::Succeeded

@@ -110,6 +110,11 @@ impl Work<'_> {
             self.trial.waiting_for = Some(super::trial::HELD.to_owned());
             return self.end_lease(LeaseState::Void, nothing);
         }
+        // Refused to somebody else since the intent was made.
+        if let Some(block) = self.context.blocked {
+            self.held_back(block)?;
+            return self.end_lease(LeaseState::Void, nothing);
+        }
         // The ceiling is checked again right before the launch: prices move while one waits.
         match &self.context.price {
             Some(price)
@@ -239,7 +244,10 @@ impl Work<'_> {
         let times_first = lease.capabilities.states_times
             && lease.meter.awaits_provider_start()
             && lease.release_failures == 0;
-        let kind = match lease.release_acked || times_first {
+        // A termination that failed or was not answered may have worked, or been refused because
+        // there is nothing to end any more: only a read tells, so they take turns.
+        let unsure = lease.last_error.is_some() && lease.release_failures % 2 == 1;
+        let kind = match lease.release_acked || times_first || unsure {
             true => CallKind::Describe,
             false => CallKind::Terminate,
         };
@@ -332,6 +340,9 @@ impl Lease {
         }
         if state.cause.is_some() {
             self.end_cause = state.cause;
+        }
+        if let Some(stated) = state.started_at {
+            self.meter.compare_clocks(stated, self.launched_at, now);
         }
         if state.started_at.is_some() || running {
             let noticed = state.started_at.and(Some(now));

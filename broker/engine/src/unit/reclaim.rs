@@ -41,16 +41,15 @@ impl Work<'_> {
             || self.lease.as_ref().is_some_and(|l| l.end_cause == Some(EndCause::Reclaimed))
     }
 
-    /// Whether an agent may have been given the program. From then on only its own word tells
-    /// that user code has not been started.
-    pub(super) fn was_joined(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.agent.session_key_sha256.is_some())
-    }
-
-    /// The node is of no use and user code has surely not been started: another one is tried once
-    /// this one is proven ended, but not for ever.
+    /// The node is of no use and user code has surely not been started (an agent waits until its
+    /// "ready" is acknowledged): another one is tried once this one is proven ended, but not for
+    /// ever.
     pub(super) fn replace_node(&mut self, detail: &str) -> Result<(), StepError> {
         let now = self.now();
+        // It is being replaced already: its end is no news.
+        if self.lease.as_ref().is_some_and(|lease| lease.release_wanted) {
+            return Ok(());
+        }
         // A launch that came to nothing for want of capacity is no failure of a node.
         let node = self.lease.as_ref().filter(|lease| lease.node.is_some());
         if node.is_some_and(|lease| lease.end_cause != Some(EndCause::Capacity)) {
