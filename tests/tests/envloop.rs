@@ -25,10 +25,14 @@ struct Site {
 
 impl Site {
     fn new(gpus: &str) -> Self {
+        Self::with(gpus, "")
+    }
+
+    fn with(gpus: &str, settings: &str) -> Self {
         let containers = Containers::start();
         let server = Server::start_with(ServerOptions {
             try_locally: false,
-            config: Some(containers.config(gpus)),
+            config: Some(format!("{}\n{settings}", containers.config(gpus))),
             env: containers.env(),
             ..ServerOptions::default()
         });
@@ -149,6 +153,9 @@ fn envloop_published_client_runs_the_documents_request() {
             { "name": "second", "spec": site.spec(4, works) },
         ],
     });
+    let mut request = request;
+    request["trials"][0]["spec"]["tags"] = json!({ "experiment": "gpu-baseline" });
+    request["trials"][1]["spec"]["tags"] = json!({ "purpose": "sft" });
     let path = site.file("gpu-run.json", &request);
     let submit = ["job", "submit", "--type", "train", "--file", &path];
     let made = site.published(&submit).expect_code(0).json();
@@ -168,6 +175,9 @@ fn envloop_published_client_runs_the_documents_request() {
     let job = site.wait(&id);
     assert_eq!(text(&job, "status"), "failed");
     let [first, second] = [0, 1].map(|index| job["training"]["trials"][index].clone());
+    // The job's tags are the first trial's.
+    assert_eq!(job["tags"], json!({ "experiment": "gpu-baseline" }));
+    assert_eq!((&first["tags"], &second["tags"]), (&job["tags"], &json!({ "purpose": "sft" })));
     assert_eq!((text(&first, "status"), &first["exit_code"]), ("failed", &json!(3)));
     assert_eq!((text(&second, "status"), &second["exit_code"]), ("succeeded", &json!(0)));
     for (trial, files) in [(&first, 1), (&second, 1)] {
@@ -406,6 +416,18 @@ fn envloop_refusals_have_their_codes_and_take_nothing() {
     // A RunWhere token is no EnvLoop key.
     other.set("ENVLOOP_API_KEY", site.server.first_token());
     assert!(other.run(&["runner", "list"]).expect_code(1).stderr.starts_with("UNAUTHENTICATED"));
+}
+
+#[test]
+fn envloop_budget_and_quota_come_last_and_take_nothing() {
+    let site = Site::with("h100:8", "[projects.default]\nbudget = \"15 CNY\"\nmax_gpus = 4\n");
+    // Ten yuan an hour for each GPU.
+    assert_eq!(site.refused(&json!({ "spec": site.spec(2, "true") })), "INSUFFICIENT_BALANCE");
+    assert_eq!(site.refused(&json!({ "spec": site.spec(8, "true") })), "UNSUPPORTED_HARDWARE");
+    let five: Vec<Value> = (0..5).map(|_| json!({ "spec": site.spec(1, "true") })).collect();
+    assert_eq!(site.refused(&json!({ "trials": five })), "TRAIN_JOB_CAPACITY_EXCEEDED");
+    let id = site.submit(&json!({ "spec": site.spec(1, "true") }));
+    assert_eq!(text(&site.wait(&id), "status"), "completed");
 }
 
 #[test]

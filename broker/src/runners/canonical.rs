@@ -94,7 +94,8 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
-            any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| json!(f)),
+            // Eighths: what every reader of JSON reads to the last digit.
+            any::<i32>().prop_map(|eighths| json!(f64::from(eighths) / 8.0)),
             "\\PC{0,8}".prop_map(Value::from),
         ];
         leaf.prop_recursive(3, 24, 4, |inner| {

@@ -264,7 +264,9 @@ mod tests {
             assert!(reference(good).is_ok(), "{good}");
         }
         let long = "a".repeat(513);
-        for bad in ["", "A B", "UPPER/case:1", "http://x/y", "x\n", "user:pw@host/x:1:2", &long] {
+        for bad in
+            ["", "A B", "docker.io/UPPER:1", "http://x/y", "x\n", "user:pw@host/x:1:2", &long]
+        {
             assert!(reference(bad).is_err(), "{bad}");
         }
     }

@@ -200,3 +200,47 @@ pub(super) fn job(view: &JobView, now: Timestamp, whole: bool) -> Value {
         "training": training,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sample;
+
+    fn view(states: &[(TrialState, bool)]) -> JobView {
+        let job = sample::job("p", 1, "x");
+        let trials = states.iter().enumerate().map(|(index, (state, lost_outputs))| {
+            let mut trial = sample::trial(&job, u32::try_from(index).unwrap());
+            trial.state = *state;
+            if *lost_outputs {
+                trial.outputs = OutputState::Failed { reason: "over_max_bytes".into() };
+            }
+            (trial, None)
+        });
+        JobView { trials: trials.collect(), job: job.clone() }
+    }
+
+    #[test]
+    fn every_internal_state_has_a_word_that_waiting_clients_know() {
+        use TrialState as T;
+        for state in T::ALL {
+            let word = trial_status(&view(&[(state, false)]).trials[0].0);
+            assert_eq!(state.is_terminal(), matches!(word, "succeeded" | "failed" | "cancelled"));
+        }
+        for (states, word) in [
+            (&[(T::Queued, false), (T::Preparing, false)][..], "pending"),
+            (&[(T::Queued, false), (T::Running, false)], "running"),
+            (&[(T::Queued, false), (T::Succeeded, false)], "running"),
+            (&[(T::Succeeded, false), (T::Succeeded, false)], "completed"),
+            (&[(T::Succeeded, false), (T::Cancelled, false)], "cancelled"),
+            (&[(T::Lost, false), (T::Cancelled, false)], "failed"),
+            (&[(T::TimedOut, false)], "failed"),
+            // Exit code 0 with outputs that could not all be collected is no success.
+            (&[(T::Succeeded, true)], "failed"),
+        ] {
+            assert_eq!(job_status(&view(states)), word, "{states:?}");
+        }
+        let lost = view(&[(T::Succeeded, true)]).trials.remove(0).0;
+        let lost = Trial { end_reason: Some(EndReason::Succeeded), ..lost };
+        assert_eq!(end_reason(&lost), "outputs_failed");
+    }
+}
