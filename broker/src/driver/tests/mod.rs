@@ -1,5 +1,6 @@
 //! The driver and its sweeper on virtual time, over a simulated cloud and the memory store.
 
+mod ceilings;
 mod recovery;
 mod site;
 mod sweeping;

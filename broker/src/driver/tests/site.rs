@@ -106,7 +106,18 @@ impl Site {
 
     /// A job of the small offer, queued.
     pub(super) async fn submit(&self, number: u32, key: &OfferKey) -> TrialId {
-        let (job, trial) = self.job(number, key);
+        self.submit_as(number, key, |_| ()).await
+    }
+
+    /// As [`Self::submit`], with another job specification.
+    pub(super) async fn submit_as(
+        &self,
+        number: u32,
+        key: &OfferKey,
+        change: impl FnOnce(&mut Job),
+    ) -> TrialId {
+        let (mut job, trial) = self.job(number, key);
+        change(&mut job);
         let mut rows = vec![Row::Job(job), Row::Trial(trial.clone())];
         if self.store.budget(&project()).await.unwrap().is_none() {
             let workspace = trial.workspace.clone();
