@@ -277,8 +277,8 @@ fn fault_12_throttled_launches_wait_and_releases_do_not() {
     let agent = world.running(&first);
     world.cloud.script(Verb::Launch, Outcome::Throttle(Some(seconds(300))));
     let second = world.submit();
-    let third = world.submit();
     world.pass(seconds(10));
+    let third = world.submit();
     let throttled = *world.truth().launched_at.last().unwrap();
     let terminates = world.cloud.calls(Verb::Terminate);
     world.finish(&agent, 0);
