@@ -46,7 +46,7 @@ const REGIONS: usize = 60;
 fn offer(provider: &ProviderId, n: usize) -> Offer {
     let models = GpuModel::all();
     let model = &models[n % models.len()];
-    let spot = n % 3 == 0;
+    let spot = n.is_multiple_of(3);
     let region = (n / 7) % REGIONS;
     let mantissa = i64::try_from(100 + (n * 7919) % 100_000).unwrap_or(1);
     Offer {

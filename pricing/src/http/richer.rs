@@ -303,11 +303,11 @@ struct Which {
 }
 
 /// The refresher, for callers who may decide.
-fn operated<'a>(
-    served: &'a Served,
+fn operated(
+    served: &Served,
     operator: Option<Extension<Operator>>,
     lang: Lang,
-) -> Result<&'a Arc<crate::Refresher>, Box<Response>> {
+) -> Result<&Arc<crate::Refresher>, Box<Response>> {
     if operator.is_none() {
         let zh = "需要管理员权限；价格服务单独运行时，请在那台机器上用 runwhere price 操作";
         let en = "this needs the admin permission; where prices are served alone, use runwhere price there";

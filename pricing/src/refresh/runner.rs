@@ -221,7 +221,7 @@ impl Refresher {
         now: Timestamp,
     ) -> Outcome {
         let complete = sheet.complete;
-        let trouble = (!complete).then(|| Trouble::Partial { gaps: sheet.gaps.len() });
+        let trouble = (!complete).then_some(Trouble::Partial { gaps: sheet.gaps.len() });
         self.service.take_sheet(provider, sheet, Some(limits), trouble.clone());
         self.states().entry(provider.clone()).or_default().taken(trouble, now);
         if unchanged {

@@ -76,7 +76,7 @@ impl Index {
             let memory = std::cmp::Reverse(row.memory_mib.wrapping_add(1));
             (Class::of(row), row.amount, vcpus, memory, at)
         };
-        order.sort_unstable_by(|a, b| rank(*a).cmp(&rank(*b)));
+        order.sort_unstable_by_key(|at| rank(*at));
         Self::of_order(rows, order)
     }
 
