@@ -17,9 +17,7 @@ fn running(server: &Server, project: &Project) -> String {
     );
     let id = api.submit(&yaml);
     eventually("the program runs", || project.control().read("started"));
-    let node =
-        eventually("the node is known", || api.job(&id)["node_id"].as_str().map(str::to_owned));
-    node
+    eventually("the node is known", || api.job(&id)["node_id"].as_str().map(str::to_owned))
 }
 
 /// Makes an allocation look as if it had been made an hour ago.

@@ -12,7 +12,7 @@ fn parts(pattern: &[&str], path: &[&str]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         // What the pattern names, or something in it.
         (None, _) => true,
-        (Some((&"**", rest)), _) if rest.is_empty() => !path.is_empty(),
+        (Some((&"**", [])), _) => !path.is_empty(),
         (Some((&"**", rest)), _) => (0..path.len()).any(|skip| parts(rest, &path[skip..])),
         (Some(_), None) => false,
         (Some((first, rest)), Some((name, below))) => part(first, name) && parts(rest, below),

@@ -342,10 +342,12 @@ fn the_end_of_a_stray_is_proven_like_a_leases() {
     assert!(matches!(stray.evidence, Some(Evidence::AbsentReads { .. })));
 }
 
+type CaseLease = (u8, usize, i64, Option<u8>, Option<u8>, bool);
+
 #[derive(Clone, Debug)]
 struct Case {
     nodes: Vec<(u8, Option<u8>, Option<i64>, bool)>,
-    leases: Vec<(u8, usize, i64, Option<u8>, Option<u8>, bool)>,
+    leases: Vec<CaseLease>,
     looks: Vec<(i64, u8, bool)>,
 }
 

@@ -39,7 +39,7 @@ fn write(value: &Value, out: &mut String) {
         Value::Object(members) => {
             let mut members: Vec<_> =
                 members.iter().filter(|(_, value)| !value.is_null()).collect();
-            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            members.sort_by_key(|(key, _)| *key);
             out.push('{');
             for (index, (key, value)) in members.into_iter().enumerate() {
                 if index > 0 {

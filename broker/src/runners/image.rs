@@ -1,6 +1,7 @@
 //! Image references and the digests that they stand for.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -175,9 +176,7 @@ fn problem(error: &OciDistributionError, image: &str) -> ImageProblem {
         E::UnauthorizedError { .. } | E::AuthenticationFailure(_) | E::RegistryError { .. } => {
             ImageProblem::NotPublic(image)
         }
-        E::ServerError { code, .. } if matches!(code, 401 | 403 | 404) => {
-            ImageProblem::NotPublic(image)
-        }
+        E::ServerError { code: 401 | 403 | 404, .. } => ImageProblem::NotPublic(image),
         E::ServerError { code, .. } => {
             ImageProblem::Registry { image, reason: format!("it answered {code}") }
         }
@@ -240,9 +239,9 @@ pub(super) async fn resolve_all(
 ) -> Result<HashMap<String, ResolvedImage>, ImageProblem> {
     let mut resolved = HashMap::new();
     for text in references {
-        if !resolved.contains_key(&text) {
-            let image = images.resolve(&text).await?;
-            resolved.insert(text, image);
+        if let Entry::Vacant(free) = resolved.entry(text) {
+            let image = images.resolve(free.key()).await?;
+            free.insert(image);
         }
     }
     Ok(resolved)

@@ -87,12 +87,11 @@ impl Replica {
             let trace = world.trace.clone();
             async move {
                 // Calls of others are lost for sure only where there are no others.
-                while alone {
-                    match core.recover().await {
-                        Ok(()) => break,
-                        Err(error) => trace.line(format_args!("recovery failed: {error}")),
+                if alone {
+                    while let Err(error) = core.recover().await {
+                        trace.line(format_args!("recovery failed: {error}"));
+                        clock.sleep(Duration::from_secs(5)).await;
                     }
-                    clock.sleep(Duration::from_secs(5)).await;
                 }
                 ready.store(true, Ordering::Relaxed);
                 tokio::spawn(Sweeper::new(Arc::clone(&core)).run());

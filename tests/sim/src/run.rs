@@ -120,7 +120,7 @@ pub(crate) fn run_plan(plan: Plan, keep_trace: bool) -> Report {
     let seed = plan.seed;
     let mut run = Run::new(plan, keep_trace);
     run.world.trace.line(&run.world.plan);
-    let wrong = run.to_end();
+    let wrong = run.finish();
     run.report(seed, wrong)
 }
 
@@ -138,7 +138,7 @@ impl Run {
         Self { world, slots, next_act: 0, tally: Tally::default() }
     }
 
-    fn to_end(&mut self) -> Vec<Violation> {
+    fn finish(&mut self) -> Vec<Violation> {
         let last = self.world.plan.acts.last().map_or(Duration::ZERO, |act| act.at);
         let deadline = self.world.at(last + PATIENCE);
         let mut settled_at = None;

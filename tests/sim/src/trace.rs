@@ -41,7 +41,7 @@ impl Trace {
     pub(crate) fn line(&self, text: impl fmt::Display) {
         let now = self.clock.now();
         let mut lines = self.lines();
-        let _ = write!(lines.hash, "{} {text}\n", now.as_microsecond());
+        let _ = writeln!(lines.hash, "{} {text}", now.as_microsecond());
         if let Some(kept) = &mut lines.kept {
             kept.push(format!("{now} {text}"));
         }

@@ -52,7 +52,7 @@ pub(crate) struct Errand {
 
 #[derive(Clone, Debug)]
 enum Wish {
-    Submit { number: usize, job: PlannedJob, offer: Offer },
+    Submit { number: usize, job: PlannedJob, offer: Box<Offer> },
     Stop(usize),
     Delete(usize, bool),
     Resume(usize, String),
@@ -75,7 +75,7 @@ impl Errand {
         let wish = match what {
             What::Submit(number) => {
                 let job = world.plan.jobs[*number].clone();
-                let offer = world.offers[job.offer].clone();
+                let offer = Box::new(world.offers[job.offer].clone());
                 Wish::Submit { number: *number, job, offer }
             }
             What::Stop(number) => Wish::Stop(*number),

@@ -447,7 +447,7 @@ mod tests {
     fn large_parts_stay_as_they_came_and_small_ones_are_put_together() {
         let all = frames(1, &[(1, vec![1; 10]), (1, vec![2; 10]), (2, vec![3; 500]), (1, vec![4])]);
         let packed: Vec<_> =
-            all.iter().map(|frame| encode_batch(&[frame.clone()]).unwrap()).collect();
+            all.iter().map(|frame| encode_batch(std::slice::from_ref(frame)).unwrap()).collect();
         let parts = decode_parts(packed.concat().into(), 500).unwrap();
         let shape: Vec<_> =
             parts.iter().map(|part| (part.frames.len(), part.packed.is_some())).collect();

@@ -99,7 +99,7 @@ impl Work<'_> {
             return Err(StepError::Gap { wanted: applied + 1, got: seq });
         }
         if self.is_given_up() {
-            return self.from_given_up(event);
+            return self.agent_of_given_up(event);
         }
         self.trial.agent_seq = seq;
         if let AgentEvent::LogSealed(seal) = event {
@@ -190,7 +190,7 @@ impl Work<'_> {
 
     /// No word of its agent is acknowledged: it must not believe that it may start the program. If
     /// it did all the same, another node must not.
-    fn from_given_up(&mut self, event: &AgentEvent) -> Result<(), StepError> {
+    fn agent_of_given_up(&mut self, event: &AgentEvent) -> Result<(), StepError> {
         match event {
             AgentEvent::Started
             | AgentEvent::Exited(Exit { code: Some(_), .. } | Exit { signal: Some(_), .. }) => {

@@ -128,10 +128,10 @@ pub(super) async fn result(
 /// Files that were left behind, and why.
 async fn left_behind(el: &El, job: &Job, trial: &Trial) -> Result<Vec<Value>, Error> {
     let events = el.parts.store.events(&job.project, &job.id).await?;
-    let ours = events.iter().filter(|event| {
+    let newest = events.iter().rfind(|event| {
         event.kind == "outputs.left_behind" && event.subject.trial.as_ref() == Some(&trial.id)
     });
-    let newest = ours.last().and_then(|event| event.payload["files"].as_array().cloned());
+    let newest = newest.and_then(|event| event.payload["files"].as_array().cloned());
     Ok(newest.unwrap_or_default())
 }
 

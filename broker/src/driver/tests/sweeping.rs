@@ -30,7 +30,7 @@ async fn an_orphan_is_ended_when_old_and_seen_twice_and_others_are_left_alone() 
         assert_eq!((suspect.cause, suspect.owner), (StrayCause::UnknownLease, None));
         site.until(60 * MINUTE, || async { site.stray(&orphan).await.state == StrayState::Ended })
             .await;
-        assert_eq!(site.live(), [foreign.clone()], "{name}");
+        assert_eq!(site.live(), std::slice::from_ref(&foreign), "{name}");
         assert!(site.cloud.truth().touched_foreign.is_empty());
         let stray = site.stray(&orphan).await;
         assert!(stray.looks >= 2, "{name}: {stray:?}");
@@ -148,7 +148,7 @@ async fn what_a_lease_or_a_launch_may_own_is_protected() {
     let (_, sweeper) = site.server();
     tokio::spawn(sweeper.run());
     site.clock.advance(60 * MINUTE).await;
-    assert_eq!(site.live(), [node.clone()]);
+    assert_eq!(site.live(), std::slice::from_ref(&node));
     assert!(site.strays().await.is_empty());
     // It turns out to be another lease's node; later its lease has it.
     let stored = site.store.lease(&lease.id).await.unwrap().unwrap();
@@ -244,7 +244,7 @@ async fn an_intent_to_end_a_node_outlives_the_server() {
     assert!(stray.last_error.is_some() && stray.alerts >= 2, "{stray:?}");
     // Unattributed: there is no project to write an event for, the row and the log tell.
     assert!(core.metrics().read().alerts.is_empty());
-    assert_eq!(site.live(), [orphan.clone()]);
+    assert_eq!(site.live(), std::slice::from_ref(&orphan));
     let (_, sweeper) = site.server();
     tokio::spawn(sweeper.run());
     site.until(90 * MINUTE, || async { site.stray(&orphan).await.state == StrayState::Ended })
@@ -262,7 +262,7 @@ async fn after_a_restore_nothing_is_ended_or_launched_before_an_operator_says_so
     tokio::spawn(core.clone().run());
     tokio::spawn(sweeper.clone().run());
     site.clock.advance(120 * MINUTE).await;
-    assert_eq!(site.live(), [orphan.clone()]);
+    assert_eq!(site.live(), std::slice::from_ref(&orphan));
     assert_eq!(site.stray(&orphan).await.state, StrayState::Suspected);
     assert_eq!(site.cloud.calls(Verb::Terminate), 0);
     let (waiting, lease) = site.unit(&trial).await;
