@@ -4,6 +4,7 @@ Each case is `fixtures/<provider>/<case>/`. Its provenance is a `provenance.toml
 about `<case>/`.
 """
 
+import hashlib
 import pathlib
 import re
 import sys
@@ -19,6 +20,11 @@ SECRETS = {
     "an API key": re.compile(rb"\b(?:sk|rpa|hf)_[0-9A-Za-z_]{24,}\b"),
     "a JSON web token": re.compile(rb"\beyJ[0-9A-Za-z_-]{10,}\.eyJ[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]{10,}"),
     "an AWS account number": re.compile(rb"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:(?!000000000000|123456789012)\d{12}:"),
+}
+
+# Keys that were made for a fixture and open nothing, by the digest of their file: any other key is a finding.
+MADE_KEYS = {
+    "764c18c7aa38fbfa6881961998c97944639ab949e79e9968cb03f06e5bf55a25": "fixtures/oci/signature/test-key.pem, for signature vectors",
 }
 
 
@@ -41,6 +47,8 @@ def main() -> int:
     files = [path for path in sorted(ROOT.rglob("*")) if path.is_file()]
     for path in files:
         content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() in MADE_KEYS:
+            continue
         for what, pattern in SECRETS.items():
             if pattern.search(content):
                 bad.append(f"{path}: looks like {what}")

@@ -2,7 +2,7 @@
 //!
 //! In every build that people use, [`failpoint!`] expands to nothing. The feature `armed`, which
 //! only the test build switches on and which a build without debug assertions refuses, makes each
-//! point a call of [`reached`]. What it does is decided by the environment:
+//! point a call of `reached`. What it does is decided by the environment:
 //!
 //! | variable | meaning |
 //! | --- | --- |
