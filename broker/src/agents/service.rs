@@ -205,7 +205,7 @@ impl AgentService for Agents {
         let deadline = clock.now().checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
         let mut changes = self.core.signals.watch(caller.trial.as_str());
         // Fenced agents are not counted as connected.
-        self.unit(&caller.trial, &caller.lease).await?;
+        let (_, lease) = self.unit(&caller.trial, &caller.lease).await?;
         let core = Arc::clone(&self.core);
         let trial = caller.trial.clone();
         // However this call ends, the agent is silent from then on; a moment later its lease is
@@ -216,6 +216,14 @@ impl AgentService for Agents {
             core.wake_if_silent(trial, pause);
             now
         });
+        // Another process may come first at every look, and only this one hears the agent.
+        let old = clock.now().checked_sub(self.core.parts.policy.agent_lost / 2);
+        if lease.agent.seen_at.is_none_or(|seen| old.is_ok_and(|old| seen < old)) {
+            let step = self.core.step(&caller.trial, false, |unit, context| unit.wake(context));
+            if let Err(error) = step.await {
+                tracing::warn!(lease.id = %caller.lease, %error, "That the agent is heard could not be stored");
+            }
+        }
         loop {
             changes.mark_unchanged();
             let (unit, _) = self.unit(&caller.trial, &caller.lease).await?;

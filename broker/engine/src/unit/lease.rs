@@ -166,17 +166,18 @@ impl Work<'_> {
         if self.context.agent_seen.is_some_and(|seen| seen >= now) {
             lease.agent.seen_at = Some(now);
         }
-        let heard = self
+        let alive = self
             .context
             .agent_seen
             .max(lease.agent.seen_at)
             .unwrap_or(since)
             .max(since)
-            .max(self.context.started_at)
             .min(now.max(since));
         // An agent that talks is a sign of life: reads that missed its node before were wrong.
-        lease.absent_reads.retain(|at| *at > heard);
-        self.charge(heard)?;
+        lease.absent_reads.retain(|at| *at > alive);
+        self.charge(alive)?;
+        // Nobody could be heard before this process began: silence counts from there, proving nothing.
+        let heard = alive.max(self.context.started_at).min(now.max(since));
         self.wake_surplus()?;
         if self.call.is_some() {
             return Ok(());
