@@ -196,7 +196,8 @@ pub fn cut_meter(
         };
         let from_micros = meter.charged_micros;
         let to_micros = billed.max(from_micros);
-        if to_micros > from_micros {
+        // A slice shorter than a granule is stated too, with nothing billed yet: no time is left out.
+        if to_micros > from_micros || to > at {
             segments.push(segment(meter, bill, (at, to), (from_micros, to_micros))?);
             meter.segments += 1;
             meter.charged_micros = to_micros;
@@ -251,4 +252,41 @@ fn next_hour(after: Timestamp) -> Option<Timestamp> {
     let micros = after.as_microsecond();
     let hour = micros.div_euclid(HOUR_MICROS).checked_add(1)?.checked_mul(HOUR_MICROS)?;
     Timestamp::from_microsecond(hour).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use runwhere_model::Currency;
+    use rust_decimal::Decimal;
+
+    use super::*;
+
+    #[test]
+    fn no_time_is_left_out_where_an_hour_cuts_off_less_than_a_granule() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (start, hour) = (at("2026-11-29T21:59:59.174208Z"), at("2026-11-29T22:00:00Z"));
+        let stop = at("2026-11-29T22:00:00.105026Z");
+        let mut meter = Meter { started_at: Some(start), ..Meter::default() };
+        meter.stop(Some(stop), stop);
+        let bill = Bill {
+            name: "lease-1",
+            workspace: &WorkspaceId::new("w").unwrap(),
+            project: &ProjectId::new("p").unwrap(),
+            job: &JobId::new("job-1").unwrap(),
+            trial: &TrialId::new("job-1.0").unwrap(),
+            lease: &LeaseId::new("lease-1").unwrap(),
+            node: None,
+            offer: &"sim/r/z/on_demand/t".parse().unwrap(),
+            price: HourlyPrice { amount: Decimal::from(36), currency: Currency::CNY },
+            price_snapshot: "s",
+            metering: Metering::PER_SECOND,
+        };
+        let segments = cut_meter(&mut meter, &bill, stop).unwrap();
+        let slices: Vec<_> = segments.iter().map(|one| (one.start, one.end)).collect();
+        assert_eq!(slices, [(start, hour), (hour, stop)]);
+        let billed: Vec<_> =
+            segments.iter().map(|one| (one.billed_from_micros, one.billed_to_micros)).collect();
+        assert_eq!(billed, [(0, 0), (0, 1_000_000)]);
+        assert!(cut_meter(&mut meter, &bill, stop).unwrap().is_empty());
+    }
 }
