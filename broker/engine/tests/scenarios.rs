@@ -450,6 +450,26 @@ fn an_end_that_the_provider_dates_before_an_hour_is_not_charged_beyond_it() {
 }
 
 #[test]
+fn a_process_that_begins_after_the_hour_charges_nothing_that_the_node_did_not_live() {
+    let mut world = World::new();
+    world.capabilities.metering = Metering::PER_SECOND;
+    world.run_to_ready();
+    world.connected = true;
+    world.run_until(HOUR, |w| w.lease().seen_at.is_some());
+    // The broker is away from before the end of the node until long after the hour.
+    let gone = world.unit.job.created_at.checked_add(MINUTE * 30).unwrap();
+    world.run_until(HOUR, |w| w.now >= gone.checked_sub(MINUTE).unwrap());
+    world.nodes[0].gone = Some(gone);
+    world.shown_after_end = HOUR * 24;
+    world.advance(HOUR);
+    world.crash(Fault::None);
+    world.run_until(HOUR, World::settled);
+    let from = world.nodes[0].created;
+    let truth = gone.as_second() - from.as_second();
+    assert_eq!(world.lease().meter.charged_micros, u64::try_from(truth).unwrap() * 1_000_000);
+}
+
+#[test]
 fn agents_of_other_leases_are_fenced() {
     let mut world = World::new();
     world.run_to_ready();

@@ -26,7 +26,6 @@ mod seeds;
 mod shrink;
 mod store;
 mod sweep;
-mod time;
 mod trace;
 mod user;
 mod world;

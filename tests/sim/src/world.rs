@@ -9,7 +9,7 @@ use runwhere_model::{
     Bootstrap, DeploymentId, HourlyPrice, LaunchRequest, LeaseId, NodeId, NodePhase, Offer,
     OfferScope, Secret, TrialId,
 };
-use runwhere_providers::testing::{SimCloud, Truth};
+use runwhere_providers::testing::{ManualClock, SimCloud, Truth};
 use runwhere_providers::{Clock, OfferSource, Provider};
 use rust_decimal::Decimal;
 use tokio::task::JoinHandle;
@@ -23,14 +23,13 @@ use crate::plan::{Plan, What};
 use crate::replica::{Replica, Slot, deployment, runtime};
 use crate::rng::Rng;
 use crate::store::{Desk, Shelf};
-use crate::time::SimClock;
 use crate::trace::Trace;
 use crate::user::{Errand, Told, number_of, project, tenants};
 
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) clock: Arc<SimClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) sky: Arc<Sky>,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) catalogue: Arc<Catalogue>,
@@ -51,7 +50,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(plan: Plan, keep_trace: bool) -> Self {
         let seed = plan.seed;
-        let clock = Arc::new(SimClock::new(plan.start));
+        let clock = Arc::new(ManualClock::new(plan.start));
         let shared: Arc<dyn Clock> = clock.clone();
         let trace = Trace::new(Arc::clone(&shared), keep_trace);
         let cloud = SimCloud::new(plan.profile.clone(), deployment(), Arc::clone(&shared));
