@@ -219,7 +219,8 @@ impl AgentService for Agents {
         // Another process may come first at every look, and only this one hears the agent.
         let old = clock.now().checked_sub(self.core.parts.policy.agent_lost / 2);
         if lease.agent.seen_at.is_none_or(|seen| old.is_ok_and(|old| seen < old)) {
-            let step = self.core.step(&caller.trial, false, |unit, context| unit.wake(context));
+            let trial = caller.trial.clone();
+            let step = self.core.step_to_end(trial, false, |unit, context| unit.wake(context));
             if let Err(error) = step.await {
                 tracing::warn!(lease.id = %caller.lease, %error, "That the agent is heard could not be stored");
             }

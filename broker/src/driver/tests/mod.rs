@@ -1,6 +1,7 @@
 //! The driver and its sweeper on virtual time, over a simulated cloud and the memory store.
 
 mod ceilings;
+mod heard;
 mod recovery;
 mod site;
 mod sweeping;
