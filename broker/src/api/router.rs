@@ -8,7 +8,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use runwhere_engine::Permission;
 use runwhere_pricing::{Audience, Operator};
 use serde_json::json;
 
@@ -58,14 +57,14 @@ async fn ready(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     }
 }
 
-/// Who has a token sees account prices, an administrator decides about prices; a token that is none of
-/// ours changes nothing.
+/// Who has a token sees account prices, an operator decides about prices, which are everyone's; a token
+/// that is none of ours changes nothing.
 async fn audience(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     if let Some(token) = bearer(request.headers())
         && let Ok(caller) = api.accounts.authenticate(token).await
     {
         request.extensions_mut().insert(Audience::Member);
-        if caller.allows(Permission::Admin) {
+        if caller.is_operator() {
             request.extensions_mut().insert(Operator);
         }
     }

@@ -309,14 +309,24 @@ fn operated(
     lang: Lang,
 ) -> Result<&Arc<crate::Refresher>, Box<Response>> {
     if operator.is_none() {
-        let zh = "需要管理员权限；价格服务单独运行时，请在那台机器上用 runwhere price 操作";
-        let en = "this needs the admin permission; where prices are served alone, use runwhere price there";
+        let zh = "价格由所有项目共用，只有本服务的管理员（default 项目的 admin 令牌）可以决定；价格服务单独运行时，请在那台机器上用 runwhere price 操作";
+        let en = "prices are shared by all projects: only an admin of the project default decides; where prices are served alone, use runwhere price there";
         return Err(Box::new(refuse(StatusCode::FORBIDDEN, lang, zh, en, json!({}))));
     }
     served.refresher.as_ref().ok_or_else(|| {
         let (zh, en) = ("没有配置价格来源", "no price source is configured");
         Box::new(refuse(StatusCode::CONFLICT, lang, zh, en, json!({})))
     })
+}
+
+/// The refresher and what is asked of it.
+fn asked<'a, T: serde::de::DeserializeOwned>(
+    served: &'a Served,
+    operator: Option<Extension<Operator>>,
+    bytes: &Bytes,
+    lang: Lang,
+) -> Result<(&'a Arc<crate::Refresher>, T), Box<Response>> {
+    Ok((operated(served, operator, lang)?, body(bytes, lang)?))
 }
 
 fn body<T: serde::de::DeserializeOwned>(bytes: &Bytes, lang: Lang) -> Result<T, Box<Response>> {
@@ -334,9 +344,7 @@ async fn decide(
     bytes: Bytes,
 ) -> Response {
     let lang = lang_of(&headers);
-    let decided = operated(&served, operator, lang)
-        .and_then(|refresher| Ok((refresher, body::<Decision>(&bytes, lang)?)));
-    match decided {
+    match asked::<Decision>(&served, operator, &bytes, lang) {
         Ok((refresher, decision)) => match refresher.decide(&decision.offer_key, decision.accept) {
             Ok(()) => Json(json!({"offer_key": decision.offer_key, "accepted": decision.accept}))
                 .into_response(),
@@ -357,9 +365,7 @@ async fn refresh(
     bytes: Bytes,
 ) -> Response {
     let lang = lang_of(&headers);
-    let asked = operated(&served, operator, lang)
-        .and_then(|refresher| Ok((refresher, body::<Which>(&bytes, lang)?)));
-    let (refresher, which) = match asked {
+    let (refresher, which) = match asked::<Which>(&served, operator, &bytes, lang) {
         Ok(asked) => asked,
         Err(response) => return *response,
     };
@@ -389,9 +395,7 @@ async fn accept_next(
     bytes: Bytes,
 ) -> Response {
     let lang = lang_of(&headers);
-    let asked = operated(&served, operator, lang)
-        .and_then(|refresher| Ok((refresher, body::<Which>(&bytes, lang)?)));
-    let (refresher, which) = match asked {
+    let (refresher, which) = match asked::<Which>(&served, operator, &bytes, lang) {
         Ok(asked) => asked,
         Err(response) => return *response,
     };

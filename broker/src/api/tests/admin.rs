@@ -97,6 +97,17 @@ async fn only_operators_sweep_and_only_a_confirmed_database_lets_them_end_anythi
 }
 
 #[tokio::test]
+async fn prices_are_everyones_so_only_operators_decide_about_them() {
+    let site = Site::new().await;
+    let decides = async |token: &str| get_as(&site, "/decides", token).await.text().to_owned();
+    assert_eq!(site.get("/decides").await.text(), "true");
+    let stranger = format!("Bearer {}", site.stranger(Permission::Admin).await);
+    assert_eq!(decides(&stranger).await, "false", "another project's admin");
+    assert_eq!(decides(&token(&site, Permission::BillingRead).await).await, "false");
+    assert_eq!(decides("Bearer rw_nobody").await, "false");
+}
+
+#[tokio::test]
 async fn numbers_need_the_permission_and_name_every_state() {
     let site = Site::new().await;
     lease_of(&site, "default", 1, LeaseState::Releasing).await;

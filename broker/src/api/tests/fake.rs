@@ -115,8 +115,8 @@ impl Site {
             secure: false,
             closing: closing.subscribe(),
         };
-        let panics = Router::new().route("/panic", get(panics));
-        let app = App::new(router(parts, panics), closing.subscribe());
+        let prices = Router::new().route("/panic", get(panics)).route("/decides", get(decides));
+        let app = App::new(router(parts, prices), closing.subscribe());
         Self {
             app,
             store,
@@ -171,6 +171,11 @@ impl Site {
         let token = format!("Bearer {}", self.token);
         self.call("POST", path, &[("authorization", &token)], body.to_string()).await
     }
+}
+
+/// Whether the price service would let the caller decide about prices.
+async fn decides(operator: Option<axum::Extension<runwhere_pricing::Operator>>) -> String {
+    operator.is_some().to_string()
 }
 
 async fn panics() {
