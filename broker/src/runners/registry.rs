@@ -140,15 +140,7 @@ impl Registry {
             Refused::new(Code::RunnerHashMismatch, error.to_string()).at("files")
         })?;
         let namespace = new.name.split('/').next().unwrap_or_default();
-        if let Some(holder) = self.store.namespace_holder(namespace).await?
-            && holder.workspace != publisher.workspace
-        {
-            return Err(Refused::new(
-                Code::PermissionDenied,
-                format!("the namespace {namespace} belongs to another workspace"),
-            )
-            .at("name"));
-        }
+        self.namespace_is_free(namespace, &publisher.workspace).await?;
         let manifest = manifest_sha256(&new.name, &new.revision, &new.files);
         let mut files = Vec::new();
         for (path, content) in &new.files {
@@ -174,6 +166,17 @@ impl Registry {
         self.insert(row).await
     }
 
+    async fn namespace_is_free(&self, name: &str, of: &WorkspaceId) -> Result<(), Refused> {
+        match self.store.namespace_holder(name).await? {
+            Some(holder) if holder.workspace != *of => Err(Refused::new(
+                Code::PermissionDenied,
+                format!("the namespace {name} belongs to another workspace"),
+            )
+            .at("name")),
+            _ => Ok(()),
+        }
+    }
+
     /// Stores a row, or returns the one that says the same.
     pub(super) async fn insert(&self, row: Publication) -> Result<Publication, Refused> {
         let rows = vec![Row::Publication(row.clone())];
@@ -182,6 +185,8 @@ impl Registry {
             Err(StoreError::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        // Another tenant may have taken the namespace meanwhile.
+        self.namespace_is_free(row.namespace(), &row.workspace).await?;
         let stored = self.store.publication(row.kind, &row.name, &row.revision).await?;
         let stored = stored.ok_or_else(|| Refused::internal("a publication vanished"))?;
         let same = stored.manifest_sha256 == row.manifest_sha256

@@ -647,6 +647,11 @@ async fn publications_are_immutable_and_listed_newest_first(store: AnyStore) {
     let found = store.publication(kind, "b/y", "1").await.unwrap();
     assert_eq!(found, Some(sample::publication("b/y", "1")));
     assert!(store.publication(PublicationKind::Recipe, "b/y", "1").await.unwrap().is_none());
+    // Its first tenant has a namespace, also where two publish at once.
+    let mut theirs = sample::publication("a/z", "1");
+    theirs.workspace = runwhere_model::WorkspaceId::new("theirs").unwrap();
+    let refused = put(&*store, [Row::Publication(theirs)]).await;
+    assert!(matches!(refused, Err(StoreError::Exists { .. })), "{refused:?}");
     let holder = store.namespace_holder("a").await.unwrap().unwrap();
     assert_eq!(holder.revision, "1");
     assert!(store.namespace_holder("c").await.unwrap().is_none());

@@ -115,6 +115,11 @@ impl State {
                 if !is_new(stored, &row, label)? {
                     return Ok(None);
                 }
+                let namespace = row.namespace();
+                let holder = self.publications.values().find(|one| one.namespace() == namespace);
+                if holder.is_some_and(|holder| holder.workspace != row.workspace) {
+                    return Err(StoreError::Exists { row: format!("namespace {namespace}") });
+                }
                 Change::Publication(self.next_pos(), Some(row))
             }
             Row::Output(trial, row) => {

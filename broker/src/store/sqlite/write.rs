@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::document::{self, integer, nanos};
 use super::fault::Fault;
+use super::read;
 use crate::store::{Row, StoreError, Transition};
 
 /// Writes rows and events; a refusal may leave some of them written, the caller rolls back.
@@ -394,16 +395,21 @@ fn publication(c: &Connection, row: &Publication) -> Result<(), Fault> {
     let (kind, name, revision) = (row.kind.as_str(), row.name.as_str(), row.revision.as_str());
     let sql = "SELECT doc FROM publications WHERE kind = ?1 AND name = ?2 AND revision = ?3";
     let stored = text(c, sql, [kind, name, revision])?;
+    let namespace = row.namespace();
     keep(
         row,
         || format!("{kind} {name}@{revision}"),
         stored,
         |doc| {
+            let holder = read::namespace_holder(c, namespace)?;
+            if holder.is_some_and(|holder| holder.workspace != row.workspace) {
+                return Err(StoreError::Exists { row: format!("namespace {namespace}") }.into());
+            }
             run(
                 c,
                 "INSERT INTO publications (kind, name, revision, namespace, project_id, doc)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![kind, name, revision, row.namespace(), row.project.as_str(), doc],
+                params![kind, name, revision, namespace, row.project.as_str(), doc],
             )
         },
     )
