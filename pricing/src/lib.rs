@@ -22,6 +22,7 @@ pub mod quote;
 pub mod reason;
 pub mod refresh;
 pub mod request;
+mod resold;
 pub mod resolve;
 pub mod rows;
 pub mod run_cost;

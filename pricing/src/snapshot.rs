@@ -9,12 +9,14 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use runwhere_model::offer::{RejectedRow, Stock};
 use runwhere_model::{
-    Currency, GpuCount, GpuModel, GpuModelId, HourlyPrice, Mark, Marks, Offer, OfferKey, Price,
-    PriceKind, PriceState, ProviderId, parse_decimal,
+    Currency, GpuCount, GpuModel, GpuModelId, HourlyPrice, Mark, Marks, Offer, OfferDetails,
+    OfferKey, Price, PriceKind, PriceState, ProviderId, parse_decimal,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use sha2::{Digest, Sha256};
+
+use crate::resold;
 
 const PRICES: &str = include_str!("../data/prices.csv");
 const SOURCES: &str = include_str!("../data/sources.csv");
@@ -144,8 +146,9 @@ fn read_offer(
     }
     let currency: Currency = currency.parse().map_err(|_| bad("currency")())?;
     let source = sources.get(source.as_ref()).ok_or_else(bad("source"))?;
-    let key_provider = key.provider.clone();
+    let upstream = resold::upstream(key.provider.as_str(), &key.instance_type);
     let offer = Offer {
+        marks: resold::marks(key.provider.as_str(), source.marks),
         key,
         gpu,
         gpu_raw: gpu_name.to_string(),
@@ -163,20 +166,11 @@ fn read_offer(
         launchable: false,
         pretended: false,
         gpu_memory_mib: None,
-        marks: marks_of(&key_provider, source.marks),
-        details: None,
+        details: upstream.map(|upstream| {
+            Box::new(OfferDetails { upstream: Some(upstream), ..OfferDetails::default() })
+        }),
     };
     Ok(Arc::new(offer))
-}
-
-/// What holds of all figures of a provider: medians, brokers, auction prices.
-fn marks_of(provider: &ProviderId, marks: Marks) -> Marks {
-    match provider.as_str() {
-        "vast" => marks.with(Mark::Statistical),
-        "shadeform" | "primeintellect" | "spheron" => marks.with(Mark::Resold),
-        "mithril" => marks.with(Mark::Floor),
-        _ => marks,
-    }
 }
 
 fn filled(field: &str) -> Option<String> {

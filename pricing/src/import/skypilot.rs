@@ -14,6 +14,7 @@ use rust_decimal::prelude::ToPrimitive;
 use super::gcp::{self, Gcp};
 use super::table::{Row, Table};
 use super::{ImportError, ImportOptions, Imported, Layout};
+use crate::resold;
 
 /// What the cells of one row say.
 pub(super) struct Cells {
@@ -105,12 +106,7 @@ pub(super) fn read(
     if assumed {
         marks = marks.with(Mark::CurrencyAssumed);
     }
-    marks = match name.as_str() {
-        "vast" => marks.with(Mark::Statistical),
-        "shadeform" | "primeintellect" | "spheron" => marks.with(Mark::Resold),
-        "mithril" => marks.with(Mark::Floor),
-        _ => marks,
-    };
+    marks = resold::marks(&name, marks);
     let gpu_memory_column =
         name == "paperspace" || (name == "runpod" && table.before("GpuInfo", "Region"));
     let mut file = File {
@@ -258,10 +254,11 @@ fn cells(row: &Row<'_>, file: &mut File<'_>, number: Decimal) -> Result<Cells, S
     let vcpus = decimal(row.get("vCPUs"), "vCPUs")?;
     let zone = filled(row.get("AvailabilityZone"));
     details.country = country(provider, region.as_deref(), zone.as_deref());
-    details.upstream = ["Provider", "UpstreamCloudId"]
-        .iter()
-        .find_map(|column| filled(row.get(column)))
-        .filter(|_| marks.has(Mark::Resold));
+    if marks.has(Mark::Resold) {
+        details.upstream = filled(row.get("Provider"))
+            .or_else(|| resold::upstream(provider, &instance_type))
+            .or_else(|| filled(row.get("UpstreamCloudId")));
+    }
     Ok(Cells {
         gpu,
         gpu_raw: accelerator_or_type.to_owned(),
@@ -422,6 +419,15 @@ fn country(provider: &str, region: Option<&str>, zone: Option<&str>) -> Option<S
             .or_else(|| region.and_then(two))
         }
         "primeintellect" => region.and_then(two),
+        // Names of towns: FRA is Frankfurt, not France.
+        "ovhcloud" => match region? {
+            "GRA" | "PAR" | "RBX" | "SBG" => Some("FR".to_owned()),
+            "FRA" => Some("DE".to_owned()),
+            "LON" => Some("GB".to_owned()),
+            "WAW" => Some("PL".to_owned()),
+            "BHS" => Some("CA".to_owned()),
+            _ => None,
+        },
         _ => None,
     }
 }

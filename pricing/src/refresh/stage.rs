@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use runwhere_model::{BillingModel, HourlyPrice, Offer, OfferSheet, PriceKind, SourceTerms};
+use runwhere_model::{
+    BillingModel, Gap, HourlyPrice, Mark, Marks, Offer, OfferSheet, PriceKind, SourceTerms,
+};
 use rust_decimal::Decimal;
 
 use super::state::{Quarantined, SourceState};
-use crate::shard::Shard;
+use crate::shard::{Row, Shard};
 
 /// A price that moves by more than this factor is not believed at once.
 pub const JUMP: Decimal = Decimal::from_parts(5, 0, 0, false, 0);
@@ -86,10 +88,47 @@ pub fn stage(
         }
         Err(reason) => return Staged::Refuse(reason),
     }
+    if !state.accept_next {
+        broken_rows(old, &mut sheet);
+    }
     if !sheet.complete {
         keep_known(old, &mut sheet);
     }
     Staged::Take(sheet)
+}
+
+/// The gap that rows leave which no longer fit.
+const ROWS: &str = "rows";
+
+/// Rows that no longer fit where offers are gone: these may be the same. The reading is a part of
+/// what there is then, as if a page had failed, until the rows fit again or an operator takes it as
+/// it is. Asks that end when they are rented come and go anyway.
+fn broken_rows(old: &Shard, sheet: &mut OfferSheet) {
+    let before = old.rejected().iter().filter(|row| !Shard::rejects_itself(row)).count();
+    let more = sheet.rejected.len() > before;
+    let still = !sheet.rejected.is_empty() && old.gaps().iter().any(|gap| gap.part == ROWS);
+    if !sheet.complete || !(more || still) {
+        return;
+    }
+    let there: BTreeSet<_> = sheet.offers.iter().map(|offer| &offer.key).collect();
+    let lasting = |row: &&Row| {
+        let passes = Marks::from_bits(row.marks).has(Mark::Ephemeral);
+        !row.bundled && row.kind != PriceKind::Configured && !passes
+    };
+    let gone = old.rows().iter().filter(lasting).filter(|row| !there.contains(&old.key(row)));
+    match gone.count() {
+        0 => {}
+        gone => {
+            let (all, first) = (sheet.rejected.len(), first_reason(sheet));
+            let reason = format!("{gone} offers are gone while {all} rows do not fit: {first}");
+            sheet.gaps.push(Gap { part: ROWS.to_owned(), reason });
+            sheet.complete = false;
+        }
+    }
+}
+
+fn first_reason(sheet: &OfferSheet) -> &str {
+    sheet.rejected.first().map_or("", |row| &row.reason)
 }
 
 /// Why a reading as a whole is not believable.
@@ -116,6 +155,10 @@ fn unbelievable(old: Option<&Shard>, sheet: &OfferSheet, terms: &SourceTerms) ->
     if !missing.is_empty() {
         return Some(format!("models that are always there are missing: {}", missing.join(", ")));
     }
+    if rows == 0 && !sheet.rejected.is_empty() {
+        let all = sheet.rejected.len();
+        return Some(format!("none of {all} rows fits: {}", first_reason(sheet)));
+    }
     let old = old?;
     // An own machine is what it says it is.
     let stated: Vec<_> =
@@ -134,7 +177,9 @@ fn unbelievable(old: Option<&Shard>, sheet: &OfferSheet, terms: &SourceTerms) ->
             sheet.offers.iter().filter(known).count(),
         ),
     ] {
-        if before >= FEW && after * 2 < before {
+        // Of few one half comes and goes; all of them do not.
+        let all = after == 0 && before > 0 && what != "spot rows";
+        if all || (before >= FEW && after * 2 < before) {
             return Some(format!("{what} fell from {before} to {after}"));
         }
     }

@@ -94,17 +94,29 @@ impl ShardParts {
     }
 }
 
+/// Why an offer's price is not taken.
+const NO_PRICE: &str = "no_price: the stated price is not positive";
+/// Why an offer is not taken.
+const FOREIGN: &str = "the key names another provider";
+
 impl Shard {
+    /// Whether a row was rejected here, not by its source.
+    pub(crate) fn rejects_itself(row: &RejectedRow) -> bool {
+        row.reason == NO_PRICE || row.reason == FOREIGN
+    }
+
     /// Builds the shard; codes come from the book, which asks `taken` for those of other shards.
     pub fn build(mut parts: ShardParts, codes: &mut CodeBook, taken: &Taken<'_>) -> Self {
         let mut rejected = std::mem::take(&mut parts.rejected);
         let (mut offers, foreign): (Vec<Offer>, Vec<Offer>) = std::mem::take(&mut parts.offers)
             .into_iter()
             .partition(|offer| offer.key.provider == parts.provider);
-        rejected.extend(foreign.iter().map(|offer| RejectedRow {
-            row: offer.key.to_string(),
-            reason: "the key names another provider".to_owned(),
-        }));
+        rejected.extend(
+            foreign.iter().map(|offer| RejectedRow {
+                row: offer.key.to_string(),
+                reason: FOREIGN.to_owned(),
+            }),
+        );
         drop(foreign);
         for offer in &mut offers {
             refuse_zero(offer, &mut rejected);
@@ -193,10 +205,7 @@ fn refuse_zero(offer: &mut Offer, rejected: &mut Vec<RejectedRow>) {
     let zero = offer.price.state.known().is_some_and(|price| price.amount <= Decimal::ZERO);
     if zero && offer.price.kind != PriceKind::Configured {
         offer.price.state = PriceState::Unknown;
-        rejected.push(RejectedRow {
-            row: offer.key.to_string(),
-            reason: "no_price: the stated price is not positive".to_owned(),
-        });
+        rejected.push(RejectedRow { row: offer.key.to_string(), reason: NO_PRICE.to_owned() });
     }
 }
 

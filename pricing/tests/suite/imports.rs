@@ -3,7 +3,7 @@
 use runwhere_model::{Currency, GpuModelId, Mark, Offer, PriceState, ProviderId};
 use runwhere_pricing::{ImportError, ImportOptions, Imported, Layout, import};
 
-fn read(provider: &str, csv: &str) -> Imported {
+pub(crate) fn read(provider: &str, csv: &str) -> Imported {
     let options = ImportOptions {
         provider: ProviderId::new(provider).ok(),
         source: "vms.csv".to_owned(),
@@ -12,7 +12,7 @@ fn read(provider: &str, csv: &str) -> Imported {
     import(csv.as_bytes(), &options).expect("a table")
 }
 
-fn price(offer: &Offer) -> String {
+pub(crate) fn price(offer: &Offer) -> String {
     match offer.price.state {
         PriceState::Known { price } => format!("{} {}", price.amount, price.currency),
         PriceState::Unknown => "unknown".to_owned(),
@@ -20,7 +20,7 @@ fn price(offer: &Offer) -> String {
     }
 }
 
-fn told(imported: &Imported) -> Vec<String> {
+pub(crate) fn told(imported: &Imported) -> Vec<String> {
     let line = |offer: &Offer| {
         let gpu = offer.gpu.map_or("?", GpuModelId::as_str);
         let key = &offer.key;
@@ -36,7 +36,7 @@ fn told(imported: &Imported) -> Vec<String> {
     imported.offers.iter().map(line).collect()
 }
 
-const A5: &str = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB";
+pub(crate) const A5: &str = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB";
 
 #[test]
 fn every_layout_is_read_by_the_names_of_its_columns() {
@@ -174,7 +174,7 @@ fn p11_p13_p14_p16_p17_counts_are_rationals() {
 }
 
 #[test]
-fn p19_p20_p22_digits_survive_and_one_auction_is_one_price() {
+fn p19_p20_p22_p41_digits_survive_and_one_auction_is_one_price() {
     let csv = format!(
         "{A5},GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n\
          p4d.24xlarge,A100,8,96,1152,,21.957642,1.413400,us-east-1,use1-az1\n\
@@ -247,7 +247,7 @@ fn p25_p26_hosts_and_gpus_are_added_and_queue_prices_left_out() {
 }
 
 #[test]
-fn p29_p32_p34_p37_p43_p44_names_and_places_are_kept_as_they_are() {
+fn p29_p37_p43_p44_p52_names_places_and_odd_numbers_are_kept_as_they_are() {
     let csv = format!(
         "{A5},GpuInfo,Price,SpotPrice,Region\n1x-RTX_4070S_Ti-32-65536,RTX4070,1.0,32,64,,0.11,,\", US, NA\"\n1x-RTX_4090-32-65536,RTX4090,1.0,32,64,\"{{'SizeInMiB': 24564}}\",0.35,,\"Hafnarfjarðarkaupstaður, IS, EU\"\n"
     );
@@ -279,7 +279,7 @@ fn p29_p32_p34_p37_p43_p44_names_and_places_are_kept_as_they_are() {
 }
 
 #[test]
-fn names_of_the_files_mean_what_they_mean() {
+fn names_of_gpus_in_the_files_mean_what_they_mean() {
     for (provider, name, want) in [
         ("lambda", "RTX6000", "quadro-rtx-6000"),
         ("seeweb", "RTX6000", "quadro-rtx-6000"),

@@ -116,14 +116,22 @@ fn dear_spot_is_flagged_and_never_preferred() {
 }
 
 #[test]
-fn the_three_rounded_spot_prices_of_the_snapshot_are_no_saving() {
+fn p23_spot_above_on_demand_by_rounding_alone_is_no_saving() {
     let service = service(young(), true);
     for key in [
         "aws/ap-northeast-1/apne1-az4/spot/g5.12xlarge",
         "aws/eu-central-1/euc1-az2/spot/p4d.24xlarge",
         "aws/ap-southeast-1/apse1-az3/spot/p4de.24xlarge",
     ] {
-        assert_eq!(service.resolve(key).unwrap().spot, Some(SpotStanding::NoSaving), "{key}");
+        let spot = service.resolve(key).unwrap();
+        assert_eq!(spot.spot, Some(SpotStanding::NoSaving), "{key}");
+        // It is dearer, by less than half of the fourth digit.
+        let amount =
+            |entry: &runwhere_pricing::Entry| entry.offer.price.state.known().unwrap().amount;
+        let mut plain = spot.entry.offer.key.clone();
+        (plain.zone, plain.billing_model) = (None, runwhere_model::BillingModel::OnDemand);
+        let difference = amount(&spot.entry) - amount(&service.catalogue().get(&plain).unwrap());
+        assert!(difference.is_sign_positive() && difference <= parse_decimal("0.00005").unwrap());
     }
 }
 

@@ -3,7 +3,7 @@
 use runwhere_model::{GpuCount, GpuModel, GpuModelId};
 
 use super::wire::InstanceType;
-use crate::sources::{gib_to_mib, whole};
+use crate::sources::{gib_to_mib, one_gpu_mib, whole};
 
 /// A type with GPUs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,6 +19,9 @@ pub(super) struct GpuType {
 
 /// Reads a type; `None` where it has no GPU.
 pub(super) fn read(row: &InstanceType) -> Result<Option<GpuType>, String> {
+    if row.id.is_empty() {
+        return Err("the row names no type".to_owned());
+    }
     let raw = row.gpu.clone().unwrap_or_default();
     let amount = row.gpus.as_ref().and_then(whole).unwrap_or(0);
     if amount == 0 && raw.is_empty() {
@@ -32,7 +35,9 @@ pub(super) fn read(row: &InstanceType) -> Result<Option<GpuType>, String> {
         let one = u64::from(model.memory_gib) * 1024;
         (share_of(share, one).ok_or_else(|| format!("{share} MiB are no share of {one} MiB"))?, one)
     } else {
-        (GpuCount::whole(amount).ok_or("it states no number of GPUs")?, stated.unwrap_or(0))
+        let count = GpuCount::whole(amount).ok_or("it states no number of GPUs")?;
+        // That of one, for some types that of all.
+        (count, stated.map_or(0, |mib| one_gpu_mib(mib, count, &raw)))
     };
     let memory = (memory > 0).then_some(memory);
     Ok(Some(GpuType {

@@ -1,5 +1,6 @@
 //! Calls.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -89,6 +90,8 @@ impl OfferSource for Azure {
         let mut pages = Pages::at_most(MOST_PAGES);
         let mut query = self.first_query(scope);
         let mut number = 0;
+        let wanted = if scope.regions.is_empty() { &self.regions } else { &scope.regions };
+        let mut seen = BTreeSet::new();
         loop {
             number += 1;
             if let Err(reason) = pages.turn_to(&query) {
@@ -106,6 +109,7 @@ impl OfferSource for Azure {
             };
             for row in page.items {
                 if let Some(row) = sheet.read(row) {
+                    seen.insert(row.arm_region_name.trim().to_lowercase());
                     map::meter(row, self.currency, &mut sheet);
                 }
             }
@@ -119,7 +123,12 @@ impl OfferSource for Azure {
                 }
             }
         }
-        if sheet.is_empty() && scope.regions.is_empty() && self.regions.is_empty() {
+        // "No meter" is not "nothing is sold there": the list has neither China nor the government's
+        // regions, and a name may be mistyped.
+        for region in wanted.iter().filter(|region| !seen.contains(&region.to_lowercase())) {
+            sheet.gap(region, "the public list has no GPU meter of such a region");
+        }
+        if sheet.is_empty() && wanted.is_empty() {
             return Err(self.http.error(CALL, ErrorKind::Malformed).because("no GPU meter at all"));
         }
         Ok(sheet.finish())

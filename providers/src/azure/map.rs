@@ -67,7 +67,7 @@ fn listing(
     let price = hourly(meter.retail_price.as_ref(), currency)?;
     let mut row = Listing::new(sku, *model, count, price);
     row.gpu = GpuModel::resolve(model).map(|model| model.id);
-    row.billing = billing(&meter);
+    row.billing = billing(&meter)?;
     row.region = Some(region);
     row.vcpus = Some(*vcpus);
     row.memory_mib = Some(u64::from(*gib) * 1024);
@@ -79,17 +79,18 @@ fn listing(
     Ok(Some(row))
 }
 
-fn billing(meter: &Meter) -> BillingModel {
+fn billing(meter: &Meter) -> Result<BillingModel, String> {
     let says = |word: &str| meter.meter_name.contains(word) || meter.sku_name.contains(word);
     let windows = meter.product_name.contains("Windows");
     if meter.product_name.contains("Dedicated") {
-        return BillingModel::DedicatedHost;
+        return Ok(BillingModel::DedicatedHost);
     }
-    match (says("Low Priority"), says("Spot"), windows) {
+    Ok(match (says("Low Priority"), says("Spot"), windows) {
+        (true, _, true) => return Err("low priority with a Windows licence".to_owned()),
         (true, ..) => BillingModel::LowPriority,
         (_, true, true) => BillingModel::WindowsSpot,
         (_, true, false) => BillingModel::Spot,
         (_, _, true) => BillingModel::Windows,
         _ => BillingModel::OnDemand,
-    }
+    })
 }

@@ -8,23 +8,23 @@ use runwhere_model::{
 };
 use rust_decimal::Decimal;
 
-use super::prices::{PRICES, READ_ON};
+use super::prices::{PRICES, TYPED_ON};
 use super::wire::{Capacity, VmType};
 use crate::sources::{Listing, SettingError, SheetBuilder, gib_to_mib, whole};
 
 /// Machines of a type in each location; `None` where capacities could not be read.
 pub(super) type Places = Option<BTreeMap<String, BTreeMap<String, Stock>>>;
 
-/// US dollars of one GPU and hour, by Crusoe's name of it.
+/// US dollars of one GPU and hour, by Crusoe's name of it, with when the table was typed in.
 pub(super) type GpuPrices = BTreeMap<String, (Decimal, Option<Timestamp>, PriceKind)>;
 
 /// The table that comes with the program, under the prices of the settings.
 pub(super) fn gpu_prices(settings: &BTreeMap<String, String>) -> Result<GpuPrices, SettingError> {
-    let read_on = READ_ON.parse().ok();
+    let typed_on = TYPED_ON.parse().ok();
     let mut prices = GpuPrices::new();
     for (name, price) in PRICES {
         if let Ok(price) = parse_decimal(price) {
-            prices.insert((*name).to_owned(), (price, read_on, PriceKind::List));
+            prices.insert((*name).to_owned(), (price, typed_on, PriceKind::List));
         }
     }
     for (name, text) in settings {
@@ -72,9 +72,9 @@ pub(super) fn vm_type(
     let mut row = Listing::new(&kind.product_name, &raw, count, price);
     row.vcpus = kind.cpu_cores.as_ref().and_then(whole);
     row.memory_mib = kind.memory_gb.as_ref().and_then(gib_to_mib);
-    if let Some((_, read_on, price_kind)) = known {
+    if let Some((_, typed_on, price_kind)) = known {
         row.kind = *price_kind;
-        row.effective_at = *read_on;
+        row.observed_at = *typed_on;
         row.marks = Marks::of(Mark::Manual);
     }
     let Some(places) = places else { return sheet.offer(row) };

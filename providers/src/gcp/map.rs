@@ -98,26 +98,38 @@ fn amount(price: &UnitPrice, asked: Currency) -> Result<Decimal, String> {
     }
 }
 
-/// Adds every machine in every region that has a price of its GPU.
+/// Adds every machine in every region that has a price of its GPU, or of something else that only
+/// such machines have: there the price of the GPU is what is missing.
 pub(super) fn machines(
     parts: &Parts,
     currency: Currency,
     wanted: &[String],
     sheet: &mut SheetBuilder,
 ) {
-    let regions: BTreeSet<(&Component, &String, bool)> = parts
+    let regions: BTreeSet<(Component, &String, bool)> = parts
         .keys()
-        .map(|(component, region, spot)| (component, region, *spot))
-        .filter(|(component, ..)| matches!(component, Component::Gpu(_) | Component::Slice(_)))
+        .filter_map(|(component, region, spot)| Some((gpu_of(*component)?, region, *spot)))
         .filter(|(_, region, _)| wanted.is_empty() || wanted.contains(region))
         .collect();
     for machine in MACHINES {
-        for (_, region, spot) in regions.iter().filter(|(gpu, ..)| **gpu == machine.gpu) {
+        for (_, region, spot) in regions.iter().filter(|(gpu, ..)| *gpu == machine.gpu) {
             if *spot || machine.on_demand {
                 offer(machine, region, *spot, parts, currency, sheet);
             }
         }
     }
+}
+
+/// The GPU that a part belongs to; `None` where machines with different GPUs have it.
+fn gpu_of(component: Component) -> Option<Component> {
+    let family = match component {
+        Component::Gpu(_) | Component::Slice(_) => return Some(component),
+        Component::Core(family) | Component::Memory(family) => family,
+        Component::LocalSsd => return None,
+    };
+    let mut gpus = MACHINES.iter().filter(|machine| machine.family == family).map(|m| m.gpu);
+    let first = gpus.next()?;
+    gpus.all(|gpu| gpu == first).then_some(first)
 }
 
 fn offer(

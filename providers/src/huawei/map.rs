@@ -18,6 +18,9 @@ pub(super) struct Accelerated {
 
 /// Reads a flavor; `None` where it has no accelerator.
 pub(super) fn flavor(flavor: &Flavor, region: &str) -> Result<Option<Accelerated>, String> {
+    if flavor.id.is_empty() {
+        return Err("the row names no type".to_owned());
+    }
     let spec = |name: &str| flavor.os_extra_specs.get(name).map(String::as_str);
     let accelerated = matches!(spec("ecs:performancetype"), Some("gpu" | "ascend"));
     let words = spec("info:gpu:name").or_else(|| spec("info:asic_accelerators"));

@@ -43,6 +43,8 @@ pub struct Listing {
     pub stock: Stock,
     /// Since when the price holds.
     pub effective_at: Option<Timestamp>,
+    /// When the price was read, where that was not in this reading.
+    pub observed_at: Option<Timestamp>,
     /// Remarks.
     pub marks: Marks,
     /// The rarer facts.
@@ -72,6 +74,7 @@ impl Listing {
             kind: PriceKind::List,
             stock: Stock::Unstated,
             effective_at: None,
+            observed_at: None,
             marks: Marks::NONE,
             details: OfferDetails::default(),
         }
@@ -154,7 +157,7 @@ impl SheetBuilder {
                 state: row.price,
                 kind: row.kind,
                 source: self.source.clone(),
-                observed_at: Some(self.observed_at),
+                observed_at: row.observed_at.or(Some(self.observed_at)),
                 effective_at: row.effective_at,
             },
             stock: row.stock,

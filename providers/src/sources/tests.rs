@@ -1,8 +1,7 @@
 //! Every source against a server that plays its cloud, well and badly.
 
-mod clouds;
+mod complaints;
 mod faults;
-mod server;
 mod values;
 
-pub(crate) use server::fixture;
+pub(crate) use crate::testing::clouds::fixture;

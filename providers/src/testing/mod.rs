@@ -1,7 +1,8 @@
 //! Tools for tests of everything that talks to providers: virtual time, a scriptable cloud with
-//! hidden truth, and the conformance suite that every provider must pass.
+//! hidden truth, servers that play real clouds, and the conformance suite that every provider must pass.
 
 mod clock;
+pub mod clouds;
 pub mod conformance;
 mod controls;
 mod life;

@@ -8,9 +8,8 @@ use std::time::Duration;
 use runwhere_model::{ErrorKind, OfferSheet};
 use serde_json::Value;
 
-use super::clouds::{CLOUDS, Cloud, SECRET, START};
-use super::server::Reply;
 use crate::provider::Result;
+use crate::testing::clouds::{Asked, CLOUDS, Cloud, Reply, SECRET, START};
 
 fn keys(sheet: &OfferSheet) -> BTreeSet<String> {
     sheet.offers.iter().map(|offer| offer.key.to_string()).collect()
@@ -95,7 +94,7 @@ async fn whatever_request_fails_for_good_is_told() {
                 let reply = bad.clone();
                 // The address of the failing call stays bad: repetitions do not help.
                 let target = server.asked()[call].clone();
-                let script = Arc::new(move |_, asked: &super::server::Asked| {
+                let script = Arc::new(move |_, asked: &Asked| {
                     let same = asked.path == target.path
                         && asked.query == target.query
                         && asked.body == target.body;
@@ -254,7 +253,7 @@ async fn missing_and_odd_fields_cost_their_row_and_invent_nothing() {
                     change(&mut body, &way, new.as_ref());
                     let cloud = *cloud;
                     let target = asked.clone();
-                    let script = Arc::new(move |_, asked: &super::server::Asked| {
+                    let script = Arc::new(move |_, asked: &Asked| {
                         let same = asked.path == target.path
                             && asked.query == target.query
                             && asked.body == target.body;

@@ -1,31 +1,39 @@
-//! The clouds as their fixtures tell them.
+//! The clouds as their fixtures tell them, played by a server on loopback: well, or as badly as a test
+//! wants.
+
+mod server;
 
 use std::sync::Arc;
 
 use runwhere_model::{OfferScope, OfferSheet, ProviderId};
 
-use super::server::{Asked, Leaping, Reply, Script, Server, fixture};
+pub use server::{Asked, Leaping, Reply, Script, Server, fixture};
+
 use crate::clock::Clock;
 use crate::http::{HttpClient, NoCache, PageCache};
 use crate::provider::{OfferSource, Result};
 use crate::sources::{SourceContext, SourceSettings, sources};
 
 /// When the tests play.
-pub(crate) const START: &str = "2026-11-29T10:00:00Z";
+pub const START: &str = "2026-11-29T10:00:00Z";
 /// A text that stands in every credential of the tests and must never be seen again.
-pub(crate) const SECRET: &str = "hush-hush-do-not-print";
+pub const SECRET: &str = "hush-hush-do-not-print";
 
 /// A cloud: its settings (`{base}` and `{secret}` are filled in) and its right answers.
-#[derive(Clone, Copy)]
-pub(crate) struct Cloud {
-    pub(crate) name: &'static str,
-    pub(crate) settings: &'static str,
-    pub(crate) answer: fn(&Asked) -> Option<String>,
+#[derive(Clone, Copy, Debug)]
+pub struct Cloud {
+    /// The kind of its source, which is also the provider's id here.
+    pub name: &'static str,
+    /// `[providers.<id>]` as JSON.
+    pub settings: &'static str,
+    /// The right answer to a request; `None` = no such page.
+    pub answer: fn(&Asked) -> Option<String>,
     /// Texts that tell the currency in its answers, with what to write instead.
-    pub(crate) currency: Option<(&'static str, &'static str)>,
+    pub currency: Option<(&'static str, &'static str)>,
 }
 
-pub(crate) const CLOUDS: &[Cloud] = &[
+/// Every cloud whose source is in this package.
+pub const CLOUDS: &[Cloud] = &[
     Cloud {
         name: "huawei",
         settings: r#"{"kind":"huawei","endpoint":"{base}","access_key":"id-of-tests","secret_key":"{secret}","projects":{"cn-north-4":"0123456789abcdef"}}"#,
@@ -199,18 +207,18 @@ fn aliyun(asked: &Asked) -> Option<String> {
 }
 
 /// The cloud of a name.
-pub(crate) fn cloud(name: &str) -> Cloud {
+pub fn cloud(name: &str) -> Cloud {
     *CLOUDS.iter().find(|cloud| cloud.name == name).expect("a cloud of the tests")
 }
 
 impl Cloud {
     /// Its right answers.
-    pub(crate) fn good(self) -> Script {
+    pub fn good(self) -> Script {
         Arc::new(move |_, asked| self.reply(asked))
     }
 
     /// One right answer.
-    pub(crate) fn reply(self, asked: &Asked) -> Reply {
+    pub fn reply(self, asked: &Asked) -> Reply {
         match (self.answer)(asked) {
             Some(body) => Reply::json(body),
             None => Reply::status(404, r#"{"error":"no such thing here"}"#),
@@ -218,7 +226,7 @@ impl Cloud {
     }
 
     /// Its source, pointed at `base`.
-    pub(crate) fn source(
+    pub fn source(
         self,
         base: &str,
         clock: Arc<dyn Clock>,
@@ -238,7 +246,7 @@ impl Cloud {
     }
 
     /// Reads it from a server that plays `script`.
-    pub(crate) async fn read(self, script: Script) -> (Result<OfferSheet>, Server, Arc<Leaping>) {
+    pub async fn read(self, script: Script) -> (Result<OfferSheet>, Server, Arc<Leaping>) {
         let server = Server::start(script).await;
         let clock = Leaping::at(START);
         let source = self.source(&server.base, Arc::clone(&clock) as _, Arc::new(NoCache));
@@ -247,7 +255,7 @@ impl Cloud {
     }
 
     /// The sheet of its right answers.
-    pub(crate) async fn sheet(self) -> OfferSheet {
+    pub async fn sheet(self) -> OfferSheet {
         self.read(self.good()).await.0.unwrap()
     }
 }

@@ -16,61 +16,80 @@ use crate::clock::Clock;
 
 /// What a client asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
+pub struct Asked {
+    /// The method.
+    pub method: String,
+    /// The path without its query.
+    pub path: String,
+    /// The query as sent, without its question mark.
+    pub query: String,
+    /// Names and values in their order.
+    pub headers: Vec<(String, String)>,
+    /// The body as text.
+    pub body: String,
 }
 
 impl Asked {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// The value of a header, whatever its letter case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 }
 
 /// What it gets.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Vec<u8>,
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// Headers beside the length.
+    pub headers: Vec<(&'static str, String)>,
+    /// The whole body.
+    pub body: Vec<u8>,
     /// Only half of the body comes, then the connection ends.
-    pub(crate) cut: bool,
+    pub cut: bool,
 }
 
 impl Reply {
-    pub(crate) fn json(body: impl Into<Vec<u8>>) -> Self {
+    /// 200 with JSON.
+    pub fn json(body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
         Self { status: 200, headers, body: body.into(), cut: false }
     }
 
-    pub(crate) fn status(status: u16, body: &str) -> Self {
+    /// A refusal.
+    pub fn status(status: u16, body: &str) -> Self {
         Self { status, ..Self::json(body) }
     }
 
-    pub(crate) fn html(status: u16) -> Self {
+    /// An error page of something in between.
+    pub fn html(status: u16) -> Self {
         let body = "<!DOCTYPE html><html><body><h1>Service unavailable</h1></body></html>";
         Self { status, headers: vec![("content-type", "text/html".into())], ..Self::json(body) }
     }
 
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    /// With one more header.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub(crate) fn cut(mut self) -> Self {
+    /// Only half of it comes.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
         self.cut = true;
         self
     }
 }
 
 /// Answers the n-th request (from 0).
-pub(crate) type Script = Arc<dyn Fn(usize, &Asked) -> Reply + Send + Sync>;
+pub type Script = Arc<dyn Fn(usize, &Asked) -> Reply + Send + Sync>;
 
-pub(crate) struct Server {
-    pub(crate) base: String,
+/// The server; it ends with its value.
+#[derive(Debug)]
+pub struct Server {
+    /// Its address, without a slash at the end.
+    pub base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     task: JoinHandle<()>,
 }
@@ -82,7 +101,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) async fn start(script: Script) -> Self {
+    /// Listens on a free port of this machine.
+    pub async fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -96,7 +116,8 @@ impl Server {
         Self { base, asked, task }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// All requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -164,15 +185,17 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
 
 /// A clock that never waits: a sleep moves it to its deadline.
 #[derive(Debug)]
-pub(crate) struct Leaping(AtomicI64);
+pub struct Leaping(AtomicI64);
 
 impl Leaping {
-    pub(crate) fn at(text: &str) -> Arc<Self> {
+    /// At an instant.
+    pub fn at(text: &str) -> Arc<Self> {
         let now: Timestamp = text.parse().unwrap();
         Arc::new(Self(AtomicI64::new(now.as_microsecond())))
     }
 
-    pub(crate) fn since(&self, text: &str) -> Duration {
+    /// How far it has moved since an instant.
+    pub fn since(&self, text: &str) -> Duration {
         let start: Timestamp = text.parse().unwrap();
         let micros = self.0.load(Ordering::SeqCst) - start.as_microsecond();
         Duration::from_micros(u64::try_from(micros).unwrap())
@@ -191,7 +214,7 @@ impl Clock for Leaping {
 }
 
 /// A file of the fixtures.
-pub(crate) fn fixture(path: &str) -> String {
+pub fn fixture(path: &str) -> String {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(path);
     fs::read_to_string(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()))
 }
