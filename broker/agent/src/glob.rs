@@ -1,8 +1,9 @@
-//! Patterns of declared outputs.
+//! Patterns of files below a folder.
 
 /// Whether a path below the work folder fits a pattern: `*` and `?` within one part, `**` for any
 /// number of parts; a pattern that names a folder names everything in it.
-pub(crate) fn matches(pattern: &str, path: &str) -> bool {
+#[must_use]
+pub fn matches(pattern: &str, path: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
     let path: Vec<&str> = path.split('/').collect();
     !pattern.is_empty() && parts(&pattern, &path)

@@ -1,6 +1,7 @@
 //! The program of runwhere on a node, and the protocol between it and the broker.
 //!
-//! [`protocol`] holds the wire types of both sides; a broker needs nothing else of this package.
+//! [`protocol`] holds the wire types of both sides, and [`glob`] the patterns of files; a broker
+//! needs nothing else of this package.
 //!
 //! [`run`] is the agent: it dials the broker, prepares the work folder, runs one trial, spools its
 //! log to disk, brings the outputs home and ends when it is told to. Everything it must remember
@@ -25,7 +26,7 @@ mod clock;
 mod container;
 mod error;
 mod files;
-mod glob;
+pub mod glob;
 mod gpu;
 mod heartbeat;
 mod journal;

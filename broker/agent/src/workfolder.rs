@@ -205,10 +205,10 @@ async fn runner_folder(
     readable(&folders.runner).map_err(told)
 }
 
-/// Lets everybody read and nobody but the owner write.
+/// Lets everybody read and nobody write; only who owns a folder could replace what is in it.
 fn readable(path: &Path) -> io::Result<()> {
     let folder = fs::symlink_metadata(path)?.is_dir();
-    fs::set_permissions(path, fs::Permissions::from_mode(if folder { 0o755 } else { 0o644 }))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(if folder { 0o755 } else { 0o444 }))?;
     if folder {
         for entry in fs::read_dir(path)? {
             readable(&entry?.path())?;

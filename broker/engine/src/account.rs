@@ -1,5 +1,7 @@
 //! Tenants, who acts for them, and what they may do.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use runwhere_model::{KeyId, PrincipalId, ProjectId, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,9 @@ pub struct Project {
     pub quota: Quota,
     /// Launches on providers whose nodes nothing ends without us are allowed.
     pub consents_no_deadman: bool,
+    /// Plugins that profiles of its jobs may bind, as `namespace/name@<manifest sha256>`.
+    #[serde(default)]
+    pub approved_plugins: BTreeSet<String>,
     /// When it was made.
     pub created_at: Timestamp,
 }

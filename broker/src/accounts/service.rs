@@ -167,6 +167,7 @@ impl Accounts {
                 name: DEFAULT_ID.to_owned(),
                 quota: Quota::default(),
                 consents_no_deadman: false,
+                approved_plugins: std::collections::BTreeSet::new(),
                 created_at: now,
             }),
             Row::Principal(Principal {
@@ -211,6 +212,7 @@ impl Accounts {
             name: id.to_string(),
             quota: Quota::default(),
             consents_no_deadman: false,
+            approved_plugins: std::collections::BTreeSet::new(),
             created_at: now,
         }));
         self.store.commit(Transition { rows, events: Vec::new() }).await?;

@@ -86,6 +86,9 @@ pub struct Core {
     pub(crate) parts: CoreParts,
     pub(crate) signals: Signals,
     pub(crate) presence: Arc<AgentPresence>,
+    /// Held while a job is admitted, by whatever door: two at once must not both take the last of
+    /// a quota or a budget.
+    pub(crate) admitting: tokio::sync::Mutex<()>,
     pub(super) owner: String,
     pub(super) busy: Arc<Busy>,
     pub(super) metrics: Metrics,
@@ -108,6 +111,7 @@ impl Core {
             parts,
             signals: Signals::default(),
             presence: Arc::default(),
+            admitting: tokio::sync::Mutex::default(),
             owner,
             busy: Arc::default(),
             metrics: Metrics::default(),

@@ -6,7 +6,7 @@ mod service;
 mod submit;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cost::cost_of;
 pub use service::Jobs;

@@ -29,16 +29,13 @@ pub struct Jobs {
     pub(super) core: Arc<Core>,
     /// Agents on other machines can reach us.
     pub(super) reachable: bool,
-    /// Held while a job is admitted: two at once must not both take the last of a quota.
-    pub(super) admitting: tokio::sync::Mutex<()>,
     pub(super) room: Arc<dyn Room>,
 }
 
 impl Jobs {
     /// Jobs of a driver; `reachable` says whether agents on other machines can reach the server.
     pub fn new(core: Arc<Core>, reachable: bool) -> Self {
-        let admitting = tokio::sync::Mutex::default();
-        Self { core, reachable, admitting, room: Arc::new(Unbounded) }
+        Self { core, reachable, room: Arc::new(Unbounded) }
     }
 
     /// The same jobs, none of them new while there is no room.

@@ -54,7 +54,7 @@ impl Jobs {
             message: Words::from_fn(|lang| error.message(lang)),
             suggestion: Some(Words::from_fn(|lang| error.remedy(lang))),
         })?;
-        let _admitting = self.admitting.lock().await;
+        let _admitting = self.core.admitting.lock().await;
         // In its turn: of two at once with one key the second finds the first one's job.
         if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
@@ -77,7 +77,7 @@ impl Jobs {
         request: ResumeRequest,
     ) -> Result<Submitted, Refusal> {
         let key = Idempotency { key: request.idempotency_key, sha256: request.request_sha256 };
-        let _admitting = self.admitting.lock().await;
+        let _admitting = self.core.admitting.lock().await;
         if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
         }

@@ -20,7 +20,7 @@ use crate::task::TaskFile;
 
 /// A catalogue of these offers.
 #[derive(Debug, Default)]
-struct Sheet(Vec<Offer>);
+pub(crate) struct Sheet(pub(crate) Vec<Offer>);
 
 impl Prices for Sheet {
     fn offer(&self, key: &OfferKey) -> Option<Offer> {
@@ -55,7 +55,7 @@ fn cny(amount: &str) -> HourlyPrice {
     HourlyPrice { amount: parse_decimal(amount).unwrap(), currency: Currency::CNY }
 }
 
-fn offer(key: &str, gpus: u32, price: &str, launchable: bool) -> Offer {
+pub(crate) fn offer(key: &str, gpus: u32, price: &str, launchable: bool) -> Offer {
     Offer {
         key: key.parse().unwrap(),
         gpu: GpuModel::resolve("H100").map(|model| model.id),

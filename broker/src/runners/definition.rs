@@ -67,6 +67,9 @@ pub struct Definition {
     pub timeout_seconds: Option<u64>,
     /// Profile schemas and ABIs that it understands.
     pub profiles: Vec<String>,
+    /// The file that it starts of a recipe.
+    #[serde(default)]
+    pub recipe_entry: Option<String>,
     /// It can run on CPUs only.
     pub gpu: bool,
     /// Resources of jobs that name none.
@@ -101,6 +104,7 @@ struct Execution {
     timeout_seconds: Option<u64>,
     #[serde(default)]
     profiles: Vec<String>,
+    recipe_entry: Option<String>,
     #[serde(default = "yes")]
     gpu: bool,
 }
@@ -156,6 +160,10 @@ impl Definition {
         if unique.len() != execution.profiles.len() {
             return Err(wrong("execution.profiles names one twice".into()));
         }
+        if let Some(entry) = &execution.recipe_entry {
+            pattern_is_safe(entry)
+                .map_err(|why| wrong(format!("execution.recipe_entry: {why}")))?;
+        }
         if execution.timeout_seconds == Some(0) || file.resources.gpus == Some(0) {
             return Err(wrong("timeout_seconds and gpus must be positive".into()));
         }
@@ -166,6 +174,7 @@ impl Definition {
             outputs: execution.outputs,
             timeout_seconds: execution.timeout_seconds,
             profiles: execution.profiles,
+            recipe_entry: execution.recipe_entry,
             gpu: execution.gpu,
             resources: file.resources,
             description: file.runner.description,
@@ -247,6 +256,7 @@ mod tests {
             ("entrypoint = \"main.sh\"\nparameters = [\"lr\"]", "lr"),
             ("entrypoint = \"main.sh\"\noutputs = [\"../x\"]", "execution.outputs"),
             ("entrypoint = \"main.sh\"\noutputs = [\"/x\"]", "execution.outputs"),
+            ("entrypoint = \"main.sh\"\nrecipe_entry = \"../x\"", "execution.recipe_entry"),
             ("entrypoint = \"main.sh\"\nprovider = \"aws\"", "provider"),
             ("entrypoint = \"main.sh\"\ntimeout_seconds = 0", "positive"),
         ] {

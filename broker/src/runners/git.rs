@@ -142,7 +142,7 @@ impl GitProof {
 }
 
 /// A commit made of two files with fixed author and time, for what ships with the program.
-pub(super) fn synthetic(
+pub(crate) fn synthetic(
     files: &[(String, Vec<u8>)],
     message: &str,
     seconds: i64,

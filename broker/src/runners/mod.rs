@@ -5,6 +5,7 @@
 //! permissions, runner, image, hardware and budget, in this order, and freezes all of it in a job.
 
 mod canonical;
+mod content;
 mod definition;
 mod example;
 mod git;
@@ -17,8 +18,12 @@ mod tags;
 mod training;
 
 pub use canonical::canonical;
+pub use content::{ContentKind, ContentRef, NewContent, Profile};
+pub(crate) use content::{MOST_FILES, address, approval_of, declaration_of, manifest_of};
 pub use definition::{Defaults, Definition, DefinitionError};
 pub use example::publish_example;
+#[cfg(test)]
+pub(crate) use git::synthetic;
 pub use git::{GitProof, GitProofError};
 pub use image::{ImageProblem, Images, OciImages, OciSettings, ResolvedImage};
 pub use refusal::{Code, Refused};

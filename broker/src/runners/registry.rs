@@ -166,7 +166,11 @@ impl Registry {
         self.insert(row).await
     }
 
-    async fn namespace_is_free(&self, name: &str, of: &WorkspaceId) -> Result<(), Refused> {
+    pub(super) async fn namespace_is_free(
+        &self,
+        name: &str,
+        of: &WorkspaceId,
+    ) -> Result<(), Refused> {
         match self.store.namespace_holder(name).await? {
             Some(holder) if holder.workspace != *of => Err(Refused::new(
                 Code::PermissionDenied,
@@ -241,13 +245,14 @@ impl Registry {
         found.filter(|row| row.readable_by(&caller.workspace, &caller.project)).ok_or_else(missing)
     }
 
-    /// Readable revisions, newest first, and the position to go on before, where there is more.
+    /// Readable publications of a kind, newest first, and the position to go on before, where there is more.
     ///
     /// # Errors
     /// The store's.
     pub async fn list(
         &self,
         caller: &Caller,
+        kind: PublicationKind,
         name: Option<&str>,
         before: Option<u64>,
         limit: usize,
@@ -255,7 +260,6 @@ impl Registry {
         let mut found = Vec::new();
         let mut before = before;
         loop {
-            let kind = PublicationKind::Runner;
             let rows = self.store.publications(kind, name, before, SCAN).await?;
             let whole = rows.len() < SCAN as usize;
             for (position, row) in rows {

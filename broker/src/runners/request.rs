@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::canonical::{canonical, whole};
+use super::content::Profile;
 use super::refusal::{Code, Refused};
 use super::registry::RunnerRef;
 use super::strict::parse_strict;
@@ -46,8 +47,8 @@ pub struct TrialRequest {
     pub timeout_seconds: Option<u64>,
     /// Labels.
     pub tags: BTreeMap<String, String>,
-    /// A profile's snapshot.
-    pub profile: Option<Value>,
+    /// A fixed profile.
+    pub profile: Option<Profile>,
 }
 
 /// Named resources of a trial.
@@ -280,7 +281,7 @@ impl TrialRequest {
         };
         let profile = match taken(&mut spec, "profile") {
             None => None,
-            Some(value @ Value::Object(_)) => Some(value),
+            Some(value @ Value::Object(_)) => Some(Profile::read(value, &at("profile"))?),
             Some(_) => {
                 let why = "runner jobs take no named profile, only a fixed snapshot with a schema";
                 return Err(spec_error(&at("profile"), why));
@@ -307,7 +308,7 @@ impl TrialRequest {
             "resources": resources,
             "timeout_seconds": self.timeout_seconds,
             "tags": self.tags,
-            "profile": self.profile,
+            "profile": self.profile.as_ref().map(Profile::explicit),
         })
     }
 }
@@ -452,6 +453,15 @@ mod tests {
                 "UNSUPPORTED_TRAINING_BACKEND_SELECTION",
             ),
             (single("profile", json!("org/name")), "INVALID_TRAIN_JOB_SPEC"),
+            (single("profile", json!({ "schema": "x" })), "INVALID_PROFILE"),
+            (single("profile", json!({ "schema": "envloop.job-profile/v1" })), "OK"),
+            (
+                single(
+                    "profile",
+                    json!({ "schema": "envloop.job-profile/v1", "recipe": { "lr": 0.5 } }),
+                ),
+                "INVALID_PROFILE",
+            ),
             (single("command", json!("echo")), "OK"),
             (single("command", json!(" \n\t")), "INVALID_COMMAND"),
             (single("command", json!("")), "INVALID_COMMAND"),
@@ -517,7 +527,8 @@ mod tests {
             json!({ "spec": spec(json!({ "tags": { "a": "b" } })) }),
             json!({ "spec": spec(json!({ "image": "python" })) }),
             json!({ "spec": spec(json!({ "resources": { "gpus": 1 } })) }),
-            json!({ "spec": spec(json!({ "profile": { "schema": "x" } })) }),
+            json!({ "spec": spec(json!({ "profile": { "schema": "envloop.job-profile/v1" } })) }),
+            json!({ "spec": spec(json!({ "profile": { "schema": "envloop.job-profile/v1", "recipe": { "steps": 1 } } })) }),
             json!({ "trials": [{ "name": "first", "spec": spec(json!({})) }] }),
             json!({ "trials": [{ "spec": spec(json!({})) }, { "spec": spec(json!({})) }] }),
         ] {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use runwhere_engine::{
-    Job, JobKind, JobSpec, Permission, Project, Publication, RunLimits, RunnerRun, Trial,
-    TrialSpec, TrialState,
+    Job, JobKind, JobSpec, Permission, Project, Publication, RunLimits, RunnerRun, SyncedFile,
+    Trial, TrialSpec, TrialState,
 };
 use runwhere_model::{
     Bootstrapping, Deadman, GpuCount, GpuModel, HourlyPrice, JobId, Offer, TrialId,
 };
 use rust_decimal::Decimal;
-use tokio::sync::Mutex;
 
+use super::content::{FrozenProfile, Profile, freeze};
 use super::definition::Definition;
 use super::image::{ImageProblem, Images, resolve_all};
 use super::refusal::{Code, Refused};
@@ -49,8 +49,6 @@ pub struct Training {
     images: Arc<dyn Images>,
     room: Arc<dyn Room>,
     reachable: bool,
-    /// Held while a job is admitted: two at once must not both take the last of a budget.
-    admitting: Mutex<()>,
 }
 
 /// What a trial is to run, all of it held against what there is.
@@ -58,6 +56,7 @@ struct Planned<'a> {
     request: &'a TrialRequest,
     publication: Publication,
     definition: Definition,
+    profile: Option<FrozenProfile>,
 }
 
 /// An offer for a trial.
@@ -81,12 +80,17 @@ impl Training {
         room: Arc<dyn Room>,
         reachable: bool,
     ) -> Self {
-        Self { core, registry, images, room, reachable, admitting: Mutex::default() }
+        Self { core, registry, images, room, reachable }
     }
 
     /// The registry of runners.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// What the data folder's disk has left.
+    pub(crate) fn room(&self) -> &dyn Room {
+        self.room.as_ref()
     }
 
     /// The driver.
@@ -109,8 +113,11 @@ impl Training {
         let request_id =
             request.request_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         let key = format!("{KEY_PREFIX}{request_id}");
-        // Also a repeat needs the runner's permission: a revocation stays effective.
-        let planned = self.planned(caller, &request).await?;
+        let project = self.core.parts.store.project(&caller.project).await?;
+        let project =
+            project.ok_or_else(|| Refused::internal("the caller's project is missing"))?;
+        // Also a repeat needs the permission for runner and content: a revocation stays effective.
+        let planned = self.planned(caller, &project, &request).await?;
         if let Some(repeated) = self.repeated(caller, &key, &fingerprint, &request_id).await? {
             return Ok(repeated);
         }
@@ -123,14 +130,11 @@ impl Training {
         let references: Vec<String> =
             planned.iter().filter_map(|plan| plan.image().map(str::to_owned)).collect();
         let images = resolve_all(&self.images, references).await.map_err(image_refused)?;
-        let project = self.core.parts.store.project(&caller.project).await?;
-        let project =
-            project.ok_or_else(|| Refused::internal("the caller's project is missing"))?;
         let mut chosen = Vec::new();
         for plan in &planned {
             chosen.push(self.choose(plan, &project)?);
         }
-        let _admitting = self.admitting.lock().await;
+        let _admitting = self.core.admitting.lock().await;
         // In its turn: of two at once with one id the second finds the first one's job.
         if let Some(repeated) = self.repeated(caller, &key, &fingerprint, &request_id).await? {
             return Ok(repeated);
@@ -142,7 +146,11 @@ impl Training {
             let files = self.registry.share(&plan.publication, &caller.project).await?;
             let image = plan.image().and_then(|text| images.get(text));
             let image = image.ok_or_else(|| Refused::internal("an image was not resolved"))?;
-            specs.push(plan.spec(chosen, files, image.frozen.clone()));
+            let inputs = match &plan.profile {
+                Some(profile) => profile.share(&self.registry, &caller.project).await?,
+                None => Vec::new(),
+            };
+            specs.push(plan.spec(chosen, files, inputs, image.frozen.clone()));
         }
         self.insert(caller, specs, key, fingerprint, request_id).await
     }
@@ -150,9 +158,12 @@ impl Training {
     async fn planned<'a>(
         &self,
         caller: &Caller,
+        project: &Project,
         request: &'a Request,
     ) -> Result<Vec<Planned<'a>>, Refused> {
         let mut known: BTreeMap<_, (Publication, Definition)> = BTreeMap::new();
+        // Trials of a job are often the same but for a parameter.
+        let mut frozen: Vec<(&Profile, &super::registry::RunnerRef, FrozenProfile)> = Vec::new();
         let mut planned = Vec::new();
         for trial in &request.trials {
             if !known.contains_key(&trial.runner) {
@@ -163,7 +174,20 @@ impl Training {
             let Some((publication, definition)) = known.get(&trial.runner).cloned() else {
                 continue;
             };
-            planned.push(Planned { request: trial, publication, definition });
+            let mut profile = None;
+            if let Some(wanted) = &trial.profile {
+                let same = frozen
+                    .iter()
+                    .find(|(one, runner, _)| *one == wanted && **runner == trial.runner);
+                profile = same.map(|(.., frozen)| frozen.clone());
+                if profile.is_none() {
+                    let runner = (trial.runner.name.as_str(), &definition);
+                    let fresh = freeze(&self.registry, caller, project, wanted, runner).await?;
+                    frozen.push((wanted, &trial.runner, fresh.clone()));
+                    profile = Some(fresh);
+                }
+            }
+            planned.push(Planned { request: trial, publication, definition, profile });
         }
         Ok(planned)
     }
@@ -436,29 +460,6 @@ impl Planned<'_> {
             )
             .at("spec.command"));
         }
-        if let Some(profile) = &self.request.profile {
-            let schema = profile.get("schema").and_then(|schema| schema.as_str());
-            let schema = schema.ok_or_else(|| {
-                Refused::new(Code::InvalidProfile, "profile.schema is missing").at("spec.profile")
-            })?;
-            if !matches!(schema, "envloop.job-profile/v1" | "envloop.job-profile/v2") {
-                let why = "profile.schema must be envloop.job-profile/v1 or /v2";
-                return Err(Refused::new(Code::InvalidProfile, why).at("spec.profile.schema"));
-            }
-            let needed = match schema {
-                "envloop.job-profile/v2" => "envloop.train-recipe/1",
-                other => other,
-            };
-            if !self.definition.profiles.iter().any(|known| known == needed) {
-                return Err(Refused::new(
-                    Code::ProfileRunnerUnsupported,
-                    format!("the runner {} does not declare {needed}", runner.name),
-                )
-                .at("spec.profile"));
-            }
-            let why = "profiles are not served by this version; leave spec.profile out";
-            return Err(Refused::new(Code::InvalidProfile, why).at("spec.profile"));
-        }
         if self.image().is_none() {
             return Err(Refused::new(
                 Code::InvalidSpec,
@@ -489,7 +490,8 @@ impl Planned<'_> {
     fn spec(
         &self,
         chosen: &Chosen,
-        files: Vec<runwhere_engine::SyncedFile>,
+        files: Vec<SyncedFile>,
+        inputs: Vec<SyncedFile>,
         image: runwhere_engine::FrozenImage,
     ) -> TrialSpec {
         let resources = self.resources();
@@ -518,8 +520,8 @@ impl Planned<'_> {
                 },
                 outputs: self.definition.outputs.clone(),
                 tags: self.request.tags.clone(),
-                profile: None,
-                inputs: Vec::new(),
+                profile: self.profile.as_ref().map(|profile| profile.document.clone()),
+                inputs,
             },
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn project(name: &str) -> Project {
         name: name.to_owned(),
         quota: Quota::default(),
         consents_no_deadman: false,
+        approved_plugins: std::collections::BTreeSet::new(),
         created_at: at(0),
     }
 }

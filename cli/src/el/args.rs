@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line. Help pages have their texts from [`super::help`], in both languages.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,9 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "el", version, arg_required_else_help = true)]
 pub(super) struct Cli {
+    /// Language of texts
+    #[arg(long, global = true, value_name = "zh|en", value_parser = ["zh", "en"])]
+    pub(super) lang: Option<String>,
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -23,6 +26,9 @@ pub(super) enum Command {
     /// Published runners
     #[command(subcommand)]
     Runner(Runner),
+    /// Recipes, datasets and plugins of profiles
+    #[command(subcommand)]
+    Content(Content),
     /// Adapters that jobs have made
     #[command(subcommand)]
     Checkpoint(Checkpoint),
@@ -35,6 +41,15 @@ pub(super) enum Command {
     /// Limits of the project
     #[command(subcommand)]
     Limit(Show),
+    /// Print a completion script
+    Completions(Completions),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// Shell
+    #[arg(value_name = "SHELL")]
+    pub(super) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Subcommand)]
@@ -277,7 +292,95 @@ pub(super) struct Publish {
     pub(super) commit: Option<String>,
     /// Who may read it: public, workspace or project
     #[arg(long, value_name = "WHO", default_value = "workspace")]
-    pub(super) visibility: String,
+    pub(super) visibility: VisibilityWord,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Content {
+    /// Publish a folder: recipes, datasets or plugins
+    Publish(PublishContent),
+    /// List readable content
+    List(ContentList),
+    /// Show content with its manifest
+    Get(ContentName),
+    /// Let profiles of this project bind a plugin
+    Approve(ContentName),
+    /// End a plugin's approval
+    Withdraw(ContentName),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PublishContent {
+    /// recipes, datasets or plugins
+    #[arg(value_name = "KIND")]
+    pub(super) kind: ContentWord,
+    /// Folder with recipe.toml, dataset.toml or plugin.toml
+    #[arg(value_name = "DIR")]
+    pub(super) folder: PathBuf,
+    /// namespace/name to publish as
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: String,
+    /// Version of a dataset or plugin; a recipe is known by its digest
+    #[arg(long, value_name = "VERSION")]
+    pub(super) version: Option<String>,
+    /// Who may read it: public, workspace or project
+    #[arg(long, value_name = "WHO", default_value = "workspace")]
+    pub(super) visibility: VisibilityWord,
+}
+
+/// A kind of content on the command line.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum ContentWord {
+    Recipes,
+    Datasets,
+    Plugins,
+}
+
+impl ContentWord {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Recipes => "recipes",
+            Self::Datasets => "datasets",
+            Self::Plugins => "plugins",
+        }
+    }
+}
+
+/// Who may read what is published.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum VisibilityWord {
+    Public,
+    Workspace,
+    Project,
+}
+
+impl VisibilityWord {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Workspace => "workspace",
+            Self::Project => "project",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ContentList {
+    /// recipes, datasets or plugins
+    #[arg(value_name = "KIND")]
+    pub(super) kind: ContentWord,
+    /// Only this namespace/name
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+    #[command(flatten)]
+    pub(super) paging: Paging,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ContentName {
+    /// envloop://KIND/namespace/name@revision; without @revision the newest
+    #[arg(value_name = "URI")]
+    pub(super) uri: String,
 }
 
 #[derive(Debug, Subcommand)]

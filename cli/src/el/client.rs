@@ -113,6 +113,19 @@ impl Client {
         self.once(Method::DELETE, path, None).await
     }
 
+    /// Sends a file as the whole body.
+    pub(super) async fn put_file(&self, path: &str, file: std::fs::File) -> Outcome<()> {
+        let size = file.metadata().map(|data| data.len()).unwrap_or_default();
+        // A gigabyte in the slowest minute that a server would still read.
+        let limit = LIMIT + Duration::from_secs(size >> 20);
+        let request = self.request(Method::PUT, path)?.timeout(limit);
+        let request = request
+            .header("content-length", size)
+            .body(reqwest::Body::from(tokio::fs::File::from_std(file)));
+        let response = request.send().await.map_err(|error| network(&error))?;
+        refused(response).await.map(|_| ())
+    }
+
     async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
         let mut request = self.request(method, path)?.timeout(LIMIT);
         request = match body {

@@ -15,7 +15,7 @@ use super::client::{Client, encoded, query};
 use super::connection::{Connection, Store, key_is_good, normal};
 use super::failure::{ElFailure, Outcome};
 use super::follow::print_line;
-use super::{download, follow, git, submit};
+use super::{content, download, follow, git, help, submit};
 use crate::settings::Env;
 use crate::table;
 
@@ -23,11 +23,15 @@ pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome
     if let Command::Auth(auth) = command {
         return self::auth(auth, env, lang).await;
     }
+    if let Command::Completions(args) = command {
+        return completions(args.shell, lang);
+    }
     let client = Client::new(Connection::resolve(env)?)?;
     match command {
         Command::Job(job) => self::job(&client, job, lang).await,
         Command::Trial(trial) => self::trial(&client, trial).await,
         Command::Runner(runner) => self::runner(&client, runner).await,
+        Command::Content(content) => content::run(&client, content).await,
         Command::Checkpoint(checkpoint) => self::checkpoint(&client, checkpoint).await,
         Command::Billing(Billing::Account) => shown(client.get("/v1/billing/account").await?),
         Command::Billing(Billing::Ledger) => shown(client.get("/v1/billing/ledger").await?),
@@ -44,17 +48,26 @@ pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome
                     .await?,
             )
         }
-        Command::Auth(_) => Ok(0),
+        Command::Auth(_) | Command::Completions(_) => Ok(0),
     }
 }
 
+fn completions(shell: clap_complete::Shell, lang: Lang) -> Outcome {
+    use clap::CommandFactory as _;
+    let mut command = help::translated(super::args::Cli::command(), lang);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "el", &mut script);
+    print_line(String::from_utf8_lossy(&script).trim_end_matches('\n'));
+    Ok(0)
+}
+
 /// Prints a result; one that failed makes the exit code 1.
-fn shown(value: Value) -> Outcome {
+pub(super) fn shown(value: Value) -> Outcome {
     print_line(&serde_json::to_string_pretty(&value).unwrap_or_default());
     Ok(u8::from(value["status"] == "failed"))
 }
 
-fn listed(page: &Value, columns: &[&str], json_wanted: bool) -> Outcome {
+pub(super) fn listed(page: &Value, columns: &[&str], json_wanted: bool) -> Outcome {
     if json_wanted {
         print_line(&serde_json::to_string_pretty(page).unwrap_or_default());
         return Ok(0);
@@ -78,7 +91,7 @@ fn listed(page: &Value, columns: &[&str], json_wanted: bool) -> Outcome {
     Ok(0)
 }
 
-fn paged(paging: &Paging, more: &[(&str, Option<String>)]) -> String {
+pub(super) fn paged(paging: &Paging, more: &[(&str, Option<String>)]) -> String {
     let mut all =
         vec![("limit", Some(paging.limit.to_string())), ("cursor", paging.cursor.clone())];
     all.extend(more.iter().cloned());
@@ -195,7 +208,8 @@ async fn runner(client: &Client, runner: Runner) -> Outcome {
         }
         Runner::Publish(args) => {
             let path = runner_path(&args.name)?;
-            let body = git::publication(&args.folder, args.commit.as_deref(), &args.visibility)?;
+            let body =
+                git::publication(&args.folder, args.commit.as_deref(), args.visibility.word())?;
             shown(client.post(&format!("{path}/revisions"), Some(&body)).await?)
         }
     }

@@ -8,16 +8,20 @@ mod args;
 mod client;
 mod commands;
 mod connection;
+mod content;
 mod download;
 mod failure;
 mod follow;
 mod git;
+mod help;
 mod submit;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _};
+use runwhere_model::Lang;
 
 use crate::settings::{Env, early_lang};
 
@@ -26,14 +30,13 @@ use crate::settings::{Env, early_lang};
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let env = Env::of_process();
     let lang = early_lang(&arguments, &env);
-    let parsed = match args::Cli::try_parse_from(arguments) {
+    let command = help::translated(args::Cli::command(), lang);
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| args::Cli::from_arg_matches(&matches));
+    let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => {
-            let code = if error.use_stderr() { 2 } else { 0 };
-            // Nothing is left to be done where even this cannot be written.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return refused(&error, lang),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
@@ -45,6 +48,38 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(failure) => {
             failure.print(lang);
             ExitCode::from(failure.exit)
+        }
+    }
+}
+
+/// Help on standard output, or what is wrong with the arguments and what was meant.
+fn refused(error: &clap::Error, lang: Lang) -> ExitCode {
+    let whole = || {
+        let shown = error.render().to_string();
+        match lang {
+            Lang::Zh => shown.replace("[OPTIONS]", "[选项]").replace("<COMMAND>", "<命令>"),
+            Lang::En => shown,
+        }
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            follow::print_line(whole().trim_end_matches('\n'));
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{}", whole());
+            ExitCode::from(2)
+        }
+        _ => {
+            let told = crate::usage_error::usage_error(error);
+            eprintln!("INVALID_INPUT: {}", told.message.get(lang));
+            if let Some(hint) = &told.hint {
+                match lang {
+                    Lang::Zh => eprintln!("提示：{}", hint.get(lang)),
+                    Lang::En => eprintln!("Hint: {}", hint.get(lang)),
+                }
+            }
+            ExitCode::from(2)
         }
     }
 }

@@ -505,9 +505,24 @@ pub const HELP: &[HelpEntry] = &[
 /// Puts the texts of `lang` on `command` and everything below it.
 #[must_use]
 pub fn translate(command: clap::Command, lang: Lang) -> clap::Command {
-    let globals = HELP.iter().filter(|entry| entry.path.starts_with("--"));
+    translate_with(command, &Table { rows: HELP, notes: program_notes }, lang)
+}
+
+/// The texts of one program.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// A row for every visible command and argument.
+    pub rows: &'static [HelpEntry],
+    /// What follows the help of the whole program.
+    pub notes: fn(Lang) -> &'static str,
+}
+
+/// The same with the texts of another program.
+#[must_use]
+pub fn translate_with(command: clap::Command, table: &Table, lang: Lang) -> clap::Command {
+    let globals = table.rows.iter().filter(|entry| entry.path.starts_with("--"));
     let globals: Vec<_> = globals.collect();
-    below(command, "", &globals, lang)
+    below(command, "", table, &globals, lang)
 }
 
 /// What belongs to all commands: exit codes and variables.
@@ -571,6 +586,7 @@ fn chinese_notes(argument: &clap::Arg) -> String {
 fn below(
     mut command: clap::Command,
     path: &str,
+    table: &Table,
     globals: &[&HelpEntry],
     lang: Lang,
 ) -> clap::Command {
@@ -578,7 +594,7 @@ fn below(
         Lang::Zh => entry.zh,
         Lang::En => entry.en,
     };
-    let find = |path: &str| HELP.iter().find(|entry| entry.path == path);
+    let find = |path: &str| table.rows.iter().find(|entry| entry.path == path);
     if let Some(entry) = find(path) {
         command = command.about(text(entry));
         if !entry.examples.is_empty() {
@@ -587,7 +603,7 @@ fn below(
                 Lang::En => "Examples:",
             };
             let lines = entry.examples.replace('\n', "\n  ");
-            let more = if path.is_empty() { program_notes(lang) } else { "" };
+            let more = if path.is_empty() { (table.notes)(lang) } else { "" };
             command = command.after_help(format!("{title}\n  {lines}\n{more}"));
         }
     }
@@ -635,7 +651,7 @@ fn below(
     });
     command.mut_subcommands(|sub| {
         let path = format!("{path} {}", sub.get_name());
-        below(sub, path.trim_start(), globals, lang)
+        below(sub, path.trim_start(), table, globals, lang)
     })
 }
 

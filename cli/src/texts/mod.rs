@@ -16,7 +16,7 @@ mod text;
 
 pub use admin::*;
 pub use common::*;
-pub use help::{HELP, HelpEntry, translate};
+pub use help::{HELP, HelpEntry, Table, translate, translate_with};
 pub use jobs::*;
 pub use login::*;
 pub use price::*;

@@ -312,6 +312,7 @@ pub(crate) fn tenants(limit: Option<Decimal>, clock: &dyn Clock) -> Transition {
             name: "sim".into(),
             quota: Quota::default(),
             consents_no_deadman: true,
+            approved_plugins: std::collections::BTreeSet::new(),
             created_at,
         }),
         Row::Principal(Principal {

@@ -9,6 +9,7 @@ mod answer;
 mod artifacts;
 mod billing;
 mod checkpoints;
+mod content;
 mod jobs;
 mod login;
 mod logs;
@@ -19,6 +20,9 @@ mod state;
 mod trials;
 mod unserved;
 mod view;
+
+#[cfg(test)]
+mod tests;
 
 pub use router::router;
 pub use state::EnvloopParts;

@@ -7,7 +7,7 @@ use axum::routing::{any, delete, get, post};
 
 use super::state::{El, EnvloopParts};
 use super::{
-    account, artifacts, billing, checkpoints, jobs, login, logs, runners, trials, unserved,
+    account, artifacts, billing, checkpoints, content, jobs, login, logs, runners, trials, unserved,
 };
 
 /// EnvLoop's routes.
@@ -51,6 +51,18 @@ pub fn router(parts: EnvloopParts) -> Router {
             get(runners::revisions).post(runners::publish),
         )
         .route("/v1/runners/{namespace}/{name}/revisions/{revision}", get(runners::revision))
+        .route("/v1/content/files/{sha256}", get(content::file).put(content::upload))
+        .route("/v1/content/{kind}", get(content::list))
+        .route("/v1/content/{kind}/{namespace}/{name}", get(content::get))
+        .route(
+            "/v1/content/{kind}/{namespace}/{name}/versions",
+            get(content::versions).post(content::publish),
+        )
+        .route("/v1/content/{kind}/{namespace}/{name}/versions/{revision}", get(content::version))
+        .route(
+            "/v1/content/plugins/{namespace}/{name}/versions/{revision}/approval",
+            post(content::approve).delete(content::withdraw),
+        )
         .route("/v1/me", get(account::me))
         .route("/v1/workspaces", get(account::workspaces))
         .route("/v1/workspaces/{workspace}/projects", get(account::projects))

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use runwhere_engine::{Permission, Publication, Visibility};
+use runwhere_engine::{Permission, Publication, PublicationKind, Visibility};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,8 @@ async fn listed(el: &El, signed: Signed, name: Option<&str>, parameters: &Parame
     let bad = || Error::new(Code::InvalidCursor, "not a cursor of this list");
     let before =
         page::cursor(parameters)?.map(|text| text.parse().map_err(|_| bad())).transpose()?;
-    let (rows, next) = el.registry().list(&caller, name, before, limit).await?;
+    let (rows, next) =
+        el.registry().list(&caller, PublicationKind::Runner, name, before, limit).await?;
     let items: Vec<Value> = rows.iter().map(item).collect();
     ok(json!({ "items": items, "next_cursor": next.map(|at| page::opaque(&at.to_string())) }))
 }
@@ -81,7 +82,8 @@ pub(super) async fn get(
 ) -> Answer {
     let caller = signed.any(&[Permission::RunnerRead])?;
     let name = format!("{namespace}/{name}");
-    let (rows, _) = el.registry().list(&caller, Some(&name), None, 1).await?;
+    let (rows, _) =
+        el.registry().list(&caller, PublicationKind::Runner, Some(&name), None, 1).await?;
     match rows.first() {
         Some(row) => ok(whole(row)),
         None => {

@@ -143,6 +143,7 @@ pub(super) fn snapshot(job: &Job, row: &Trial) -> Value {
         "outputs": run.outputs,
         "tags": run.tags,
         "profile": run.profile,
+        "profile_files": run.inputs,
         "offer_key": spec.offer.to_string(),
         "price_ceiling": spec.ceiling.to_string(),
         "frozen_at": job.created_at.to_string(),

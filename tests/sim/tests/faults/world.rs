@@ -142,6 +142,7 @@ impl World {
                 name: "p".into(),
                 quota: Quota::default(),
                 consents_no_deadman: true,
+                approved_plugins: std::collections::BTreeSet::new(),
                 created_at: world.clock.now(),
             }),
             Row::Budget(Budget::unlimited(workspace(), project(), Currency::USD)),

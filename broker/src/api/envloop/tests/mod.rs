@@ -1,0 +1,9 @@
+//! The routes over a real store, driver and registry, with a scripted cloud and images that exist.
+
+mod bench;
+mod content;
+mod doors;
+mod profiles;
+mod tenants;
+
+use bench::{Bench, Reply};

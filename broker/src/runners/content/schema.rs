@@ -1,0 +1,572 @@
+//! Parameter schemas: a subset of JSON Schema 2020-12 in which nothing is ignored.
+//!
+//! A keyword that is not known here is refused by its name when the schema is published, so that no
+//! rule of an author silently does not count. There are no binary fractions: a decimal is a string
+//! of `"format": "decimal"`, which `formatMinimum` and `formatMaximum` bound. An object says itself
+//! whether it takes other members (`additionalProperties`), so that a misspelt parameter is never
+//! taken for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex::Regex;
+use runwhere_model::parse_decimal;
+use rust_decimal::Decimal;
+use serde_json::{Map, Value};
+
+/// Deepest nesting of a schema and of what it describes.
+pub(super) const DEPTH: usize = 16;
+const ANNOTATIONS: &[&str] =
+    &["$schema", "$comment", "title", "description", "examples", "deprecated"];
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// What is wrong, and where: a path such as `layers.0.rank`, empty for the whole.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Fault {
+    pub(super) path: String,
+    pub(super) why: String,
+}
+
+impl Fault {
+    fn new(path: &str, why: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), why: why.into() }
+    }
+
+    /// The sentence, below the name of the whole.
+    pub(super) fn told(&self, whole: &str) -> String {
+        match self.path.is_empty() {
+            true => format!("{whole}: {}", self.why),
+            false => format!("{whole}.{}: {}", self.path, self.why),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Kind {
+    Text,
+    Integer,
+    Flag,
+    List,
+    Object,
+}
+
+impl Kind {
+    fn parse(word: &str) -> Result<Self, &'static str> {
+        Ok(match word {
+            "string" => Self::Text,
+            "integer" => Self::Integer,
+            "boolean" => Self::Flag,
+            "array" => Self::List,
+            "object" => Self::Object,
+            "number" => {
+                return Err(
+                    "type number is not served; use integer, or string with format decimal",
+                );
+            }
+            "null" => return Err("type null is not served; a null counts as absent"),
+            _ => return Err("type must be string, integer, boolean, array or object"),
+        })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::Integer => "an integer",
+            Self::Flag => "true or false",
+            Self::List => "a list",
+            Self::Object => "an object",
+        }
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(_) => Some(Self::Text),
+            Value::Number(number) => integer(number).map(|_| Self::Integer),
+            Value::Bool(_) => Some(Self::Flag),
+            Value::Array(_) => Some(Self::List),
+            Value::Object(_) => Some(Self::Object),
+            Value::Null => None,
+        }
+    }
+}
+
+fn integer(number: &serde_json::Number) -> Option<i128> {
+    number.as_i128()
+}
+
+/// A schema that was checked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ParameterSchema {
+    kinds: BTreeSet<Kind>,
+    choices: Option<Vec<Value>>,
+    least: Option<i128>,
+    most: Option<i128>,
+    step: Option<i128>,
+    shortest: Option<usize>,
+    longest: Option<usize>,
+    pattern: Option<Regex>,
+    decimal: bool,
+    least_decimal: Option<Decimal>,
+    most_decimal: Option<Decimal>,
+    items: Option<Box<ParameterSchema>>,
+    fewest: Option<usize>,
+    largest: Option<usize>,
+    unique: bool,
+    members: BTreeMap<String, ParameterSchema>,
+    required: Vec<String>,
+    open: bool,
+    default: Option<Value>,
+}
+
+impl ParameterSchema {
+    /// Reads the schema of an object of parameters.
+    ///
+    /// # Errors
+    /// The first keyword that is unknown or wrong.
+    pub(super) fn read(value: &Value) -> Result<Self, Fault> {
+        let schema = Self::part(value, "", 0)?;
+        if schema.kinds != BTreeSet::from([Kind::Object]) {
+            return Err(Fault::new("", "the whole must be of type object"));
+        }
+        Ok(schema)
+    }
+
+    fn part(value: &Value, path: &str, depth: usize) -> Result<Self, Fault> {
+        let wrong = |why: String| Fault::new(path, why);
+        if depth > DEPTH {
+            return Err(wrong(format!("nested deeper than {DEPTH}")));
+        }
+        let Value::Object(map) = value else {
+            return Err(wrong("a schema must be an object".into()));
+        };
+        let mut schema = Self::default();
+        let mut closed = None;
+        for (key, value) in map {
+            let bad = |what: &str| wrong(format!("{key} must be {what}"));
+            let whole = || match value {
+                Value::Number(number) => integer(number).ok_or_else(|| bad("a whole number")),
+                _ => Err(bad("a whole number")),
+            };
+            let size = || whole()?.try_into().map_err(|_| bad("a whole number from 0"));
+            match key.as_str() {
+                "type" => schema.kinds = kinds(value).map_err(|why| wrong(why.to_owned()))?,
+                "enum" => match value {
+                    Value::Array(choices) if !choices.is_empty() => {
+                        schema.choices = Some(choices.clone());
+                    }
+                    _ => return Err(bad("a list that is not empty")),
+                },
+                "const" => schema.choices = Some(vec![value.clone()]),
+                "minimum" => schema.least = Some(whole()?),
+                "maximum" => schema.most = Some(whole()?),
+                "exclusiveMinimum" => schema.least = Some(whole()?.saturating_add(1)),
+                "exclusiveMaximum" => schema.most = Some(whole()?.saturating_sub(1)),
+                "multipleOf" => {
+                    schema.step = Some(whole()?).filter(|step| *step > 0);
+                    schema.step.ok_or_else(|| bad("a positive whole number"))?;
+                }
+                "minLength" => schema.shortest = Some(size()?),
+                "maxLength" => schema.longest = Some(size()?),
+                "pattern" => {
+                    let text = value.as_str().ok_or_else(|| bad("a string"))?;
+                    let built = regex::RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
+                    // The error's own text is a drawing of several lines.
+                    schema.pattern = Some(built.map_err(|_| {
+                        bad("a regular expression (without look-around and back references)")
+                    })?);
+                }
+                "format" => match value.as_str() {
+                    Some("decimal") => schema.decimal = true,
+                    _ => return Err(bad("decimal; no other format is served")),
+                },
+                "formatMinimum" => {
+                    schema.least_decimal =
+                        Some(bound(value).ok_or_else(|| bad("a decimal as a string"))?)
+                }
+                "formatMaximum" => {
+                    schema.most_decimal =
+                        Some(bound(value).ok_or_else(|| bad("a decimal as a string"))?)
+                }
+                "items" => {
+                    let below = join(path, "items");
+                    schema.items = Some(Box::new(Self::part(value, &below, depth + 1)?));
+                }
+                "minItems" => schema.fewest = Some(size()?),
+                "maxItems" => schema.largest = Some(size()?),
+                "uniqueItems" => {
+                    schema.unique = value.as_bool().ok_or_else(|| bad("true or false"))?
+                }
+                "properties" => {
+                    let members = value.as_object().ok_or_else(|| bad("an object"))?;
+                    for (name, member) in members {
+                        let part = Self::part(member, &join(path, &shown(name)), depth + 1)?;
+                        schema.members.insert(name.clone(), part);
+                    }
+                }
+                "required" => {
+                    let names = value.as_array().into_iter().flatten();
+                    let names: Option<Vec<String>> =
+                        names.map(|name| name.as_str().map(str::to_owned)).collect();
+                    schema.required =
+                        names.filter(|_| value.is_array()).ok_or_else(|| bad("a list of names"))?;
+                }
+                "additionalProperties" => {
+                    closed = Some(!value.as_bool().ok_or_else(|| bad("true or false"))?);
+                }
+                "default" => schema.default = Some(value.clone()),
+                known if ANNOTATIONS.contains(&known) => {}
+                unknown => {
+                    return Err(wrong(format!(
+                        "the keyword {} is not served; docs/envloop.md lists those that are",
+                        shown(unknown)
+                    )));
+                }
+            }
+        }
+        schema.open = closed == Some(false);
+        schema.coherent(map, closed, path)?;
+        Ok(schema)
+    }
+
+    /// Rules between keywords.
+    fn coherent(
+        &self,
+        map: &Map<String, Value>,
+        closed: Option<bool>,
+        path: &str,
+    ) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        if self.kinds.is_empty() && self.choices.is_none() {
+            return wrong("type (or enum, or const) is missing".into());
+        }
+        for (kind, keywords) in [
+            (
+                Kind::Integer,
+                &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"][..],
+            ),
+            (
+                Kind::Text,
+                &["minLength", "maxLength", "pattern", "format", "formatMinimum", "formatMaximum"],
+            ),
+            (Kind::List, &["items", "minItems", "maxItems", "uniqueItems"]),
+            (Kind::Object, &["properties", "required", "additionalProperties"]),
+        ] {
+            let stray = keywords.iter().find(|keyword| map.contains_key(**keyword));
+            if let Some(keyword) = stray.filter(|_| !self.kinds.contains(&kind)) {
+                return wrong(format!("{keyword} is only for {}", kind.word()));
+            }
+        }
+        for (one, other) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+            if map.contains_key(one) && map.contains_key(other) {
+                return wrong(format!("give either {one} or {other}"));
+            }
+        }
+        if (self.least_decimal.is_some() || self.most_decimal.is_some()) && !self.decimal {
+            return wrong("formatMinimum and formatMaximum need format decimal".into());
+        }
+        if self.kinds.contains(&Kind::Object) && closed.is_none() {
+            return wrong("say additionalProperties false (or true) for an object".into());
+        }
+        if let Some(name) = self.required.iter().find(|name| !self.members.contains_key(*name)) {
+            return wrong(format!("required names {}, which properties lacks", shown(name)));
+        }
+        for choice in self.choices.iter().flatten() {
+            if plain(choice, DEPTH).is_err() {
+                return wrong("enum and const must not hold fractions or null".into());
+            }
+        }
+        if let Some(default) = &self.default {
+            let filled = self.apply(default).map_err(|fault| {
+                Fault::new(path, format!("its default does not fit: {}", fault.told("default")))
+            })?;
+            // What is frozen must not depend on how often defaults are filled in.
+            if filled != *default {
+                return wrong("its default must itself be complete".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The value with defaults filled in, if it fits.
+    ///
+    /// # Errors
+    /// The first member that does not fit.
+    pub(super) fn apply(&self, value: &Value) -> Result<Value, Fault> {
+        plain(value, DEPTH).map_err(|(path, why)| Fault::new(&path, why))?;
+        let mut value = value.clone();
+        self.fit(&mut value, "")?;
+        Ok(value)
+    }
+
+    fn fit(&self, value: &mut Value, path: &str) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        let kind = Kind::of(value);
+        if !self.kinds.is_empty() && !kind.is_some_and(|kind| self.kinds.contains(&kind)) {
+            let words: Vec<&str> = self.kinds.iter().map(|kind| kind.word()).collect();
+            return wrong(format!("must be {}", words.join(" or ")));
+        }
+        match value {
+            Value::Number(number) => self.fit_integer(integer(number).unwrap_or_default(), path)?,
+            Value::String(text) => self.fit_text(text, path)?,
+            Value::Array(items) => self.fit_list(items, path)?,
+            Value::Object(members) => self.fit_object(members, path)?,
+            Value::Null | Value::Bool(_) => {}
+        }
+        if self.choices.as_ref().is_some_and(|choices| !choices.contains(value)) {
+            return wrong("is none of the values that the schema lists".into());
+        }
+        Ok(())
+    }
+
+    fn fit_integer(&self, number: i128, path: &str) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        if let Some(least) = self.least.filter(|least| number < *least) {
+            return wrong(format!("must be at least {least}"));
+        }
+        if let Some(most) = self.most.filter(|most| number > *most) {
+            return wrong(format!("must be at most {most}"));
+        }
+        match self.step.filter(|step| number % step != 0) {
+            Some(step) => wrong(format!("must be a multiple of {step}")),
+            None => Ok(()),
+        }
+    }
+
+    fn fit_text(&self, text: &str, path: &str) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        let count = text.chars().count();
+        if let Some(least) = self.shortest.filter(|least| count < *least) {
+            return wrong(format!("must have at least {least} characters"));
+        }
+        if let Some(most) = self.longest.filter(|most| count > *most) {
+            return wrong(format!("must have at most {most} characters"));
+        }
+        if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+            return wrong("does not match the schema's pattern".into());
+        }
+        if !self.decimal {
+            return Ok(());
+        }
+        let Ok(number) = parse_decimal(text) else {
+            return wrong("must be a decimal as a string, for example \"0.0002\"".into());
+        };
+        if let Some(least) = self.least_decimal.filter(|least| number < *least) {
+            return wrong(format!("must be at least {least}"));
+        }
+        match self.most_decimal.filter(|most| number > *most) {
+            Some(most) => wrong(format!("must be at most {most}")),
+            None => Ok(()),
+        }
+    }
+
+    fn fit_list(&self, items: &mut [Value], path: &str) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        if let Some(least) = self.fewest.filter(|least| items.len() < *least) {
+            return wrong(format!("must have at least {least} entries"));
+        }
+        if let Some(most) = self.largest.filter(|most| items.len() > *most) {
+            return wrong(format!("must have at most {most} entries"));
+        }
+        if let Some(schema) = &self.items {
+            for (index, item) in items.iter_mut().enumerate() {
+                schema.fit(item, &join(path, &index.to_string()))?;
+            }
+        }
+        if self.unique {
+            let texts: BTreeSet<String> = items.iter().map(super::canonical).collect();
+            if texts.len() != items.len() {
+                return wrong("must not have an entry twice".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn fit_object(&self, members: &mut Map<String, Value>, path: &str) -> Result<(), Fault> {
+        let wrong = |why: String| Err(Fault::new(path, why));
+        if !self.open
+            && self.kinds.contains(&Kind::Object)
+            && let Some(name) = members.keys().find(|name| !self.members.contains_key(*name))
+        {
+            return wrong(format!("{} is not a member that the schema knows", shown(name)));
+        }
+        for (name, schema) in &self.members {
+            if let (None, Some(default)) = (members.get(name), &schema.default) {
+                members.insert(name.clone(), default.clone());
+            }
+        }
+        if let Some(name) = self.required.iter().find(|name| !members.contains_key(*name)) {
+            return wrong(format!("{} is missing", shown(name)));
+        }
+        for (name, schema) in &self.members {
+            if let Some(member) = members.get_mut(name) {
+                schema.fit(member, &join(path, &shown(name)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kinds(value: &Value) -> Result<BTreeSet<Kind>, &'static str> {
+    const WRONG: &str = "type must be a word or a list of words";
+    match value {
+        Value::String(word) => Ok(BTreeSet::from([Kind::parse(word)?])),
+        Value::Array(words) if !words.is_empty() => {
+            words.iter().map(|word| Kind::parse(word.as_str().ok_or(WRONG)?)).collect()
+        }
+        _ => Err(WRONG),
+    }
+}
+
+fn bound(value: &Value) -> Option<Decimal> {
+    parse_decimal(value.as_str()?).ok()
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control() && !"[]".contains(*c)).take(64).collect()
+}
+
+/// Whether a value holds neither fractions nor null and is not nested too deep; else where, and
+/// what to do.
+pub(super) fn plain(value: &Value, depth: usize) -> Result<(), (String, &'static str)> {
+    if depth == 0 {
+        return Err((String::new(), "is nested too deep"));
+    }
+    let below = |name: String| {
+        move |(path, why): (String, &'static str)| {
+            (join(&name, &path).trim_end_matches('.').to_owned(), why)
+        }
+    };
+    match value {
+        Value::Number(number) if integer(number).is_none() => Err((
+            String::new(),
+            "is a fraction or too large; give a decimal as a string, for example \"0.5\"",
+        )),
+        Value::Null => Err((String::new(), "must not be null")),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| plain(item, depth - 1).map_err(below(index.to_string()))),
+        Value::Object(members) => members
+            .iter()
+            .try_for_each(|(name, member)| plain(member, depth - 1).map_err(below(shown(name)))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> ParameterSchema {
+        let text = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["steps", "rate"],
+            "properties": {
+                "steps": { "type": "integer", "minimum": 1, "exclusiveMaximum": 1001 },
+                "batch": { "type": "integer", "multipleOf": 8, "default": 32 },
+                "rate": { "type": "string", "format": "decimal", "formatMinimum": "0", "formatMaximum": "1", "default": "0.0002" },
+                "name": { "type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]+$" },
+                "mode": { "enum": ["full", "lora"], "default": "lora" },
+                "layers": { "type": "array", "minItems": 1, "maxItems": 3, "uniqueItems": true,
+                    "items": { "type": "object", "additionalProperties": false,
+                        "properties": { "rank": { "type": "integer", "default": 8 }, "on": { "type": "boolean" } } } },
+            },
+        });
+        ParameterSchema::read(&text).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_filled_in_at_every_depth() {
+        let filled = schema().apply(&json!({ "steps": 1, "layers": [{ "on": true }] })).unwrap();
+        assert_eq!(
+            filled,
+            json!({ "steps": 1, "batch": 32, "rate": "0.0002", "mode": "lora",
+                "layers": [{ "rank": 8, "on": true }] })
+        );
+        assert_eq!(schema().apply(&filled).unwrap(), filled);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (value, words) in [
+            (json!({}), "parameters: steps is missing"),
+            (json!({ "steps": 0 }), "parameters.steps: must be at least 1"),
+            (json!({ "steps": 1001 }), "parameters.steps: must be at most 1000"),
+            (json!({ "steps": "1" }), "parameters.steps: must be an integer"),
+            (json!({ "steps": 1.0 }), "parameters.steps: is a fraction"),
+            (json!({ "steps": 1, "rate": 0.5 }), "parameters.rate: is a fraction"),
+            (json!({ "steps": 1, "rate": "fast" }), "parameters.rate: must be a decimal"),
+            (json!({ "steps": 1, "rate": "1.0000001" }), "parameters.rate: must be at most 1"),
+            (json!({ "steps": 1, "rate": "-0.1" }), "parameters.rate: must be at least 0"),
+            (json!({ "steps": 1, "batch": 12 }), "parameters.batch: must be a multiple of 8"),
+            (json!({ "steps": 1, "name": "a" }), "at least 2 characters"),
+            (json!({ "steps": 1, "name": "abcde" }), "at most 4 characters"),
+            (json!({ "steps": 1, "name": "ABC" }), "pattern"),
+            (json!({ "steps": 1, "mode": "half" }), "none of the values"),
+            (json!({ "steps": 1, "setps": 2 }), "setps is not a member"),
+            (json!({ "steps": 1, "layers": [] }), "at least 1 entries"),
+            (json!({ "steps": 1, "layers": [{}, {}] }), "twice"),
+            (
+                json!({ "steps": 1, "layers": [{ "rank": "x" }] }),
+                "parameters.layers.0.rank: must be an integer",
+            ),
+            (json!([]), "parameters: must be an object"),
+        ] {
+            let fault = schema().apply(&value).unwrap_err().told("parameters");
+            assert!(fault.contains(words), "{value}: {fault}");
+        }
+    }
+
+    #[test]
+    fn unknown_and_incoherent_keywords_are_refused_by_name() {
+        let whole = |member: Value| json!({ "type": "object", "additionalProperties": false, "properties": { "a": member } });
+        for (value, words) in [
+            (json!({ "type": "string" }), "type object"),
+            (json!({ "type": "object" }), "additionalProperties"),
+            (whole(json!({ "type": "number" })), "format decimal"),
+            (whole(json!({ "type": "null" })), "null"),
+            (whole(json!({ "$ref": "#/x" })), "$ref"),
+            (whole(json!({ "type": "integer", "oneOf": [] })), "oneOf"),
+            (whole(json!({ "type": "integer", "minimum": 0.5 })), "minimum"),
+            (whole(json!({ "type": "integer", "minimum": 0, "exclusiveMinimum": 0 })), "either"),
+            (whole(json!({ "type": "string", "minimum": 0 })), "minimum is only for an integer"),
+            (whole(json!({ "type": "string", "format": "email" })), "format"),
+            (whole(json!({ "type": "string", "formatMaximum": "1" })), "need format decimal"),
+            (whole(json!({ "type": "string", "pattern": "(?=x)" })), "regular expression"),
+            (whole(json!({ "type": "integer", "default": "x" })), "default"),
+            (whole(json!({ "enum": [0.5] })), "fractions"),
+            (whole(json!({})), "type (or enum"),
+            (whole(json!(true)), "must be an object"),
+        ] {
+            let fault = ParameterSchema::read(&value).unwrap_err().told("schema");
+            assert!(fault.contains(words), "{value}: {fault}");
+        }
+        let mut deep = json!({ "type": "integer" });
+        for _ in 0..40 {
+            deep = json!({ "type": "array", "items": deep });
+        }
+        assert!(ParameterSchema::read(&whole(deep)).unwrap_err().why.contains("deeper"));
+    }
+
+    proptest! {
+        #[test]
+        fn filling_in_twice_is_filling_in_once(steps in -5_i64..1500, batch in prop::option::of(0_i64..100), rate in "\\PC{0,5}|0\\.[0-9]{1,4}") {
+            let mut value = json!({ "steps": steps, "rate": rate });
+            if let Some(batch) = batch {
+                value["batch"] = json!(batch);
+            }
+            if let Ok(filled) = schema().apply(&value) {
+                prop_assert_eq!(schema().apply(&filled).unwrap(), filled.clone());
+                prop_assert_eq!(&filled["steps"], &value["steps"]);
+            }
+        }
+    }
+}
