@@ -81,6 +81,8 @@ pub enum Command {
     Agent(NodeArgs),
     #[command(hide = true, name = "agent-exec")]
     AgentExec(NodeArgs),
+    #[command(hide = true, name = "agent-clear")]
+    AgentClear(NodeArgs),
 }
 
 #[derive(Debug, Args)]

@@ -53,6 +53,7 @@ fn run(cli: Cli, env: &Env, early: Printer) -> (Printer, Result<(), Failure>) {
         Command::Version => return (early.clone(), commands::version(&early)),
         Command::Completions(args) => return (early.clone(), commands::completions(&args, &early)),
         Command::Agent(args) => return (early, commands::agent(&args)),
+        Command::AgentClear(args) => return (early, commands::agent_clear(&args)),
         command => command,
     };
     match Settings::resolve(&cli.global.into(), env) {

@@ -2,137 +2,13 @@
 //! Needs root.
 
 use runwhere_tests::{
-    Containers, Finished, Runner, Server, ServerOptions, eventually, eventually_within, our_el,
-    published_el,
+    LONG, Runner, Site, eventually, eventually_within, our_el, published_el, text,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
-
-const LONG: Duration = Duration::from_secs(120);
-
-/// A server on containers, and both clients with a key of their own.
-struct Site {
-    server: Server,
-    containers: Containers,
-    home: TempDir,
-    key: String,
-}
-
-impl Site {
-    fn new(gpus: &str) -> Self {
-        Self::with(gpus, "")
-    }
-
-    fn with(gpus: &str, settings: &str) -> Self {
-        let containers = Containers::start();
-        let server = Server::start_with(ServerOptions {
-            try_locally: false,
-            config: Some(format!("{}\n{settings}", containers.config(gpus))),
-            env: containers.env(),
-            ..ServerOptions::default()
-        });
-        let home = tempfile::tempdir().unwrap();
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let site = Site { server, containers, home, key: String::new() };
-        let key = site.new_key(&[]);
-        Site { key, ..site }
-    }
-
-    fn new_key(&self, more: &[&str]) -> String {
-        let data = self.server.data_dir().to_string_lossy().into_owned();
-        let words = ["token", "create", "--envloop", "--data-dir", &data];
-        let made = self.server.beside(&[&words, more].concat()).expect_code(0);
-        let key = made.stdout.trim().to_owned();
-        assert!(key.starts_with("epk_"), "{made}");
-        key
-    }
-
-    fn client(&self, program: &Path) -> Runner {
-        let mut runner = Runner::new(program, self.home.path(), self.home.path());
-        runner.limit = LONG;
-        for (name, value) in [
-            ("ENVLOOP_HOME", self.home.path().to_str().unwrap()),
-            ("ENVLOOP_BASE_URL", &self.server.url()),
-            ("ENVLOOP_API_KEY", &self.key),
-            ("ENVLOOP_WORKSPACE_ID", "default"),
-            ("ENVLOOP_PROJECT_ID", "default"),
-            ("PYTHONDONTWRITEBYTECODE", "1"),
-        ] {
-            runner.set(name, value);
-        }
-        runner
-    }
-
-    fn published(&self, words: &[&str]) -> Finished {
-        self.client(&published_el()).run(words)
-    }
-
-    fn ours(&self, words: &[&str]) -> Finished {
-        self.client(&our_el()).run(words)
-    }
-
-    fn python(&self, script: &str, arguments: &[&str]) -> Finished {
-        let python = published_el().with_file_name("python");
-        let words = [&["-c", script], arguments].concat();
-        self.client(&python).run(&words)
-    }
-
-    fn file(&self, name: &str, content: &Value) -> String {
-        let path = self.home.path().join(name);
-        fs::write(&path, content.to_string()).unwrap();
-        path.to_string_lossy().into_owned()
-    }
-
-    /// The example runner's selector.
-    fn runner(&self) -> String {
-        let page = self.ours(&["runner", "list", "--json"]).expect_code(0).json();
-        page["items"][0]["selector"].as_str().unwrap().to_owned()
-    }
-
-    fn spec(&self, gpus: u32, command: &str) -> Value {
-        json!({
-            "runner": self.runner(), "image": self.containers.image(), "command": command,
-            "resources": { "gpu_type": "H100", "gpus": gpus }, "timeout_seconds": 600,
-        })
-    }
-
-    fn job(&self, id: &str) -> Value {
-        let got = self.ours(&["job", "get", id]);
-        assert!(matches!(got.code, Some(0 | 1)), "{got}");
-        got.json()
-    }
-
-    fn wait(&self, id: &str) -> Value {
-        eventually_within(LONG, "the job ends and is cleaned up", || {
-            let job = self.job(id);
-            let ended =
-                matches!(job["status"].as_str(), Some("completed" | "failed" | "cancelled"));
-            (ended && job["cleanup_confirmed"] == true).then_some(job)
-        })
-    }
-
-    fn submit(&self, request: &Value) -> String {
-        let path = self.file("request.json", request);
-        let made = self.ours(&["job", "submit", "--type", "train", "--spec", &path]).expect_code(0);
-        made.json()["job_id"].as_str().unwrap().to_owned()
-    }
-
-    fn refused(&self, request: &Value) -> String {
-        let path = self.file("refused.json", request);
-        let refused = self.published(&["job", "submit", "--type", "train", "--file", &path]);
-        let refused = refused.expect_code(1);
-        refused.stderr.split(':').next().unwrap_or_default().to_owned()
-    }
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_else(|| panic!("no {key} in {value}"))
-}
 
 #[test]
 fn envloop_published_client_runs_the_documents_request() {

@@ -203,7 +203,10 @@ impl Context {
     /// The container engine of this place.
     pub(crate) async fn engine(&self) -> Result<Engine, String> {
         match &self.bootstrap.docker {
-            Some(place) => Engine::open(place, &self.bootstrap.lease_id).await,
+            Some(place) => {
+                let node_dir = &self.options.node_dir;
+                Engine::open(place, &self.bootstrap.lease_id, node_dir).await
+            }
             None => Err("the node says nothing of its container engine".to_owned()),
         }
     }
@@ -213,9 +216,12 @@ impl Context {
         if self.bootstrap.runtime != Runtime::Docker {
             return;
         }
-        match self.engine().await {
+        let cleared = match self.engine().await {
             Ok(engine) => engine.clear().await,
-            Err(reason) => tracing::warn!(reason, "cannot look for the trial's container"),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = cleared {
+            tracing::warn!(reason, "the trial's container is not removed yet");
         }
     }
 

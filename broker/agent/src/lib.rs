@@ -17,6 +17,9 @@
 //! | `reserve` | space that is given back when the disk is full |
 //! | `work/`, `home/`, `tmp/` | the user's folders; only `work/` is collected |
 //! | `runner/` | a published runner's files, which user code reads |
+//! | `container` | there while the container engine may hold a container of this node |
+//!
+//! [`clear_containers`] removes the latter where an agent died with it.
 //!
 //! [`exec_shim`] is the small step between agent and user code. Linux only.
 
@@ -44,5 +47,6 @@ mod trial;
 mod workfolder;
 
 pub use agent::{AgentExit, AgentOptions, run};
+pub use container::clear as clear_containers;
 pub use error::AgentError;
 pub use shim::exec_shim;

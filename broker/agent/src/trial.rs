@@ -248,15 +248,24 @@ impl Trial<'_> {
             program.finish().await;
             return Some(originals);
         }
-        let (exit, reason) = tokio::select! {
+        let disk = program.over_disk(&self.context.folders, task.storage_mib);
+        let (exit, reason, detail) = tokio::select! {
             biased;
-            exit = program.exited() => (exit, None),
+            exit = program.exited() => {
+                let passed = program.passed_limit(task).await;
+                (exit, passed.as_ref().map(|_| ExitReason::Limit), passed)
+            }
             () = self.context.wished(Desired::Stop) => {
                 self.context.state.send_replace(AgentState::Stopping);
-                (self.stop_contained(&program).await, Some(self.stop_reason()))
+                (self.stop_contained(&program).await, Some(self.stop_reason()), None)
+            }
+            passed = disk => {
+                self.context.state.send_replace(AgentState::Stopping);
+                program.signal("SIGKILL").await;
+                (program.exited().await, Some(ExitReason::Limit), Some(passed))
             }
         };
-        self.exited(exit, reason, None).await;
+        self.exited(exit, reason, detail).await;
         self.context.kill_members().await;
         program.finish().await;
         Some(originals)

@@ -193,6 +193,11 @@ pub enum EndReason {
         /// What was seen.
         detail: String,
     },
+    /// The program used more memory or disk than the trial may.
+    LimitExceeded {
+        /// Which limit.
+        detail: String,
+    },
     /// The program itself could not be started.
     StartFailed {
         /// What the system said.
@@ -216,6 +221,7 @@ impl EndReason {
             Self::LaunchRefused { .. } => "launch_refused",
             Self::NodeFailed { .. } => "node_failed",
             Self::PrepareFailed { .. } => "prepare_failed",
+            Self::LimitExceeded { .. } => "limit_exceeded",
             Self::StartFailed { .. } => "start_failed",
         }
     }
@@ -229,6 +235,7 @@ impl EndReason {
             | Self::LaunchRefused { detail }
             | Self::NodeFailed { detail }
             | Self::PrepareFailed { detail }
+            | Self::LimitExceeded { detail }
             | Self::StartFailed { detail } => Some(detail),
             Self::Succeeded
             | Self::ProgramFailed

@@ -105,6 +105,8 @@ pub enum ExitCause {
     TimeOut,
     /// It could not be started.
     SpawnFailed,
+    /// It used more memory or disk than it may.
+    Limit,
     /// The broker was silent longer than the agent goes on without it.
     BrokerSilent,
 }
@@ -216,7 +218,7 @@ pub struct Trial {
     pub ended_at: Option<Timestamp>,
     /// How the program ended.
     pub exit: Option<Exit>,
-    /// What the system said where the program could not be started.
+    /// What the system said where the program could not be started, or which limit it passed.
     #[serde(default)]
     pub start_failure: Option<String>,
     /// Why it ended.

@@ -76,6 +76,7 @@ fn runner(run: &RunnerRun) -> Result<RunnerTask, String> {
         cpus: run.limits.cpus,
         memory_mib: run.limits.memory_mib,
         shm_mib: run.limits.shm_mib,
+        storage_mib: run.limits.storage_mib,
     })
 }
 

@@ -16,12 +16,16 @@ pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
                 Some(ExitReason::Stopped) => ExitCause::Stop,
                 Some(ExitReason::Timeout) => ExitCause::TimeOut,
                 Some(ExitReason::SpawnFailed) => ExitCause::SpawnFailed,
+                Some(ExitReason::Limit) => ExitCause::Limit,
                 Some(ExitReason::BrokerSilent) => ExitCause::BrokerSilent,
             };
             let exit = Exit { code: *code, signal: *signal, cause };
             match (cause, detail) {
                 (ExitCause::SpawnFailed, Some(detail)) => {
                     AgentEvent::NotStarted { exit, detail: detail.chars().take(500).collect() }
+                }
+                (ExitCause::Limit, Some(detail)) => {
+                    AgentEvent::OverLimit { exit, detail: detail.chars().take(500).collect() }
                 }
                 _ => AgentEvent::Exited(exit),
             }

@@ -161,6 +161,9 @@ fn ended(reason: &EndReason, lang: Lang) -> String {
         EndReason::PrepareFailed { .. } => {
             ("工作目录准备失败", "The work folder could not be prepared")
         }
+        EndReason::LimitExceeded { .. } => {
+            ("程序超出资源上限，已结束", "The program was ended since it passed a limit")
+        }
         EndReason::StartFailed { .. } => ("程序无法启动", "The program could not be started"),
     };
     match lang {

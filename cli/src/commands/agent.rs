@@ -12,6 +12,14 @@ pub fn agent(args: &NodeArgs) -> Outcome {
     seams::agent::run(&args.node_dir)
 }
 
+/// Removes the container that a dead agent left behind.
+///
+/// # Errors
+/// Exit code 1 with the container engine's reason.
+pub fn agent_clear(args: &NodeArgs) -> Outcome {
+    seams::agent::clear(&args.node_dir)
+}
+
 /// Becomes the user's program; comes back only with the exit code of a failure to do so.
 #[must_use]
 pub fn agent_exec(args: &NodeArgs) -> u8 {

@@ -111,6 +111,7 @@ pub(super) fn end_reason(code: &str) -> Text {
         "max_duration_exceeded" => texts::reason_max_duration(),
         "lost" => texts::reason_lost(),
         "reclaimed" => texts::reason_reclaimed(),
+        "limit_exceeded" => texts::reason_limit(),
         "start_failed" => texts::reason_start_failed(),
         "no_capacity" => texts::reason_no_capacity(),
         "price_changed" => texts::reason_price_changed(),

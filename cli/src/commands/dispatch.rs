@@ -85,6 +85,7 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Completions(args) => super::completions(&args, printer),
         Command::Agent(args) => super::agent(&args),
         // The entry runs it: its exit codes are its own.
+        Command::AgentClear(args) => super::agent_clear(&args),
         Command::AgentExec(_) => Ok(()),
     }
 }

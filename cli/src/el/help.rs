@@ -442,6 +442,37 @@ mod tests {
     }
 
     #[test]
+    fn submit_help_lists_the_documents_flags() {
+        for lang in [Lang::Zh, Lang::En] {
+            let error = translated(Cli::command(), lang)
+                .try_get_matches_from(["el", "job", "submit", "--help"])
+                .unwrap_err();
+            let shown = error.render().to_string();
+            for flag in [
+                "--spec",
+                "--runner",
+                "--trials",
+                "--gpu-type",
+                "--gpu ",
+                "--docker",
+                "--cpu",
+                "--memory",
+                "--disk",
+                "--shm-size",
+                "--command",
+                "--timeout-seconds",
+                "--request-id",
+                "--wait",
+            ] {
+                assert!(shown.contains(flag), "{flag}: {shown}");
+            }
+            for never in ["--tags", "--trails", "--gput-type", "--profile"] {
+                assert!(!shown.contains(never), "{never}: {shown}");
+            }
+        }
+    }
+
+    #[test]
     fn a_typo_is_told_with_what_was_meant() {
         for (line, words) in [
             ("el job submit --gpu-typ H100", "--gpu-type"),

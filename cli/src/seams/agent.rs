@@ -27,6 +27,20 @@ pub fn run(node_dir: &Path) -> Outcome {
     }
 }
 
+/// Removes what a dead agent left in the container engine.
+///
+/// # Errors
+/// Exit code 1 with the engine's reason.
+pub fn clear(node_dir: &Path) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other("runtime", texts::runtime(error)))?;
+    let cleared = runtime.block_on(runwhere_agent::clear_containers(node_dir));
+    cleared.map_err(|reason| Failure::other("agent_failed", texts::agent_failed(reason)))
+}
+
 /// Becomes the user's program; comes back only with the exit code of a failure to do so.
 #[must_use]
 pub fn exec(node_dir: &Path) -> u8 {

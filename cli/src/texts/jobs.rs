@@ -120,6 +120,8 @@ texts! {
     /// End reason.
     reason_reclaimed() "节点被云厂商收回，未重新运行" "the provider took the node back; not run again";
     /// End reason.
+    reason_limit() "超出资源上限" "a limit of its resources was passed";
+    /// End reason.
     reason_start_failed() "程序无法启动" "the program could not be started";
     /// End reason.
     reason_no_capacity() "没有可用的机器" "no machine was to be had";

@@ -28,6 +28,8 @@ pub struct LocalConfig {
     pub agent_program: PathBuf,
     /// Its arguments before the allocation's folder.
     pub agent_args: Vec<OsString>,
+    /// Its arguments, before the folder, to remove what a dead agent left in the container engine.
+    pub clear_args: Vec<OsString>,
     /// The machine's GPUs; `None` asks `nvidia-smi`.
     pub gpus: Option<GpuList>,
     /// Price of **one GPU** for one hour, above 0; an allocation of n GPUs costs n times as much.
@@ -62,6 +64,7 @@ impl LocalConfig {
             root_dir,
             agent_program,
             agent_args: vec!["agent".into(), "--node-dir".into()],
+            clear_args: vec!["agent-clear".into(), "--node-dir".into()],
             gpus: None,
             price_per_hour: None,
             pretend: false,

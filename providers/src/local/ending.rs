@@ -76,6 +76,11 @@ impl Host {
         Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings, known })))
     }
 
+    /// Removes a container that the agent could not remove itself.
+    pub(super) fn clear_container(&self, ending: &Ending) -> Result<(), Failure> {
+        Ok(self.agent.clear(&self.store.folder(&ending.node))?)
+    }
+
     /// Stops the meter once nothing is left; `None` when something turned up again.
     pub(super) fn finish_end(
         &self,

@@ -90,7 +90,11 @@ impl Local {
         let host = Host {
             machine,
             store,
-            agent: AgentProgram { program: config.agent_program, args: config.agent_args },
+            agent: AgentProgram {
+                program: config.agent_program,
+                args: config.agent_args,
+                clear_args: config.clear_args,
+            },
             deployment: config.deployment,
             users,
             docker: config.docker,
@@ -248,6 +252,11 @@ impl Provider for Local {
                 .work("terminate", move |_, _| shared.kill_all().map_err(Failure::possible))
                 .await?;
             if left == 0 {
+                let shared = Arc::clone(&ending);
+                self.work("terminate", move |host, _| {
+                    host.clear_container(&shared).map_err(Failure::possible)
+                })
+                .await?;
                 let shared = Arc::clone(&ending);
                 let ended = self
                     .work("terminate", move |host, clock| {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use runwhere_failpoint::failpoint;
 
@@ -32,9 +33,54 @@ const PASSED_ON: [&str; 10] = [
 pub(super) struct AgentProgram {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
+    /// The same, for removing a dead agent's container.
+    pub(super) clear_args: Vec<OsString>,
 }
 
+/// The agent keeps this file in its folder for as long as it may have a container.
+const CONTAINER_FILE: &str = "container";
+/// A container engine that takes longer is asked again later.
+const CLEAR_LIMIT: Duration = Duration::from_secs(60);
+
 impl AgentProgram {
+    /// Removes the container that a dead agent left behind; nothing happens where it left none.
+    pub(super) fn clear(&self, folder: &Path) -> io::Result<()> {
+        if !folder.join(CONTAINER_FILE).try_exists()? {
+            return Ok(());
+        }
+        let mut child = Command::new(&self.program)
+            .args(&self.clear_args)
+            .arg(folder)
+            .env_clear()
+            .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(
+                OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .mode(0o600)
+                    .open(folder.join(AGENT_LOG))?,
+            )
+            .spawn()?;
+        let since = Instant::now();
+        loop {
+            match child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(_) => {
+                    return Err(io::Error::other("the trial's container could not be removed"));
+                }
+                None if since.elapsed() > CLEAR_LIMIT => {
+                    child.kill()?;
+                    child.wait()?;
+                    return Err(io::Error::other("the container engine does not answer"));
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
     /// Starts the agent for an allocation's folder; `None` if it ended before it could be noted.
     pub(super) fn start(&self, folder: &Path, node: &str) -> io::Result<Option<AgentProcess>> {
         let log = OpenOptions::new()

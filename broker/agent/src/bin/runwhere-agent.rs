@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use runwhere_agent::{AgentExit, AgentOptions, exec_shim, run};
+use runwhere_agent::{AgentExit, AgentOptions, clear_containers, exec_shim, run};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     match command.to_str() {
         Some("agent-exec") => ExitCode::from(exec_shim(&node_dir)),
         Some("agent") => agent(&node_dir),
+        Some("agent-clear") => clear(&node_dir),
         _ => usage(),
     }
 }
@@ -23,6 +24,22 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!("usage: runwhere-agent agent --node-dir DIR");
     ExitCode::from(2)
+}
+
+fn clear(node_dir: &std::path::Path) -> ExitCode {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let cleared = match runtime {
+        Ok(runtime) => runtime.block_on(clear_containers(node_dir)),
+        Err(error) => Err(error.to_string()),
+    };
+    match cleared {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn agent(node_dir: &std::path::Path) -> ExitCode {

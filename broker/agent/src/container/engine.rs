@@ -1,19 +1,24 @@
 //! The container engine: images, and containers by the name of their lease.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, RemoveContainerOptionsBuilder,
-    StartContainerOptions, WaitContainerOptions,
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptionsBuilder,
+    RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::StreamExt;
 
+use crate::files::write_durable;
 use crate::protocol::DockerPlace;
+use crate::session::{lock, read_bootstrap};
+
+/// Says that the engine may hold a container of this node.
+const CONTAINER_FILE: &str = "container";
 
 /// One call may wait for the end of a program.
 const CALL_SECONDS: u64 = 400 * 24 * 3600;
@@ -35,6 +40,8 @@ pub(crate) struct Engine {
     pub(super) docker: Docker,
     pub(super) place: DockerPlace,
     name: String,
+    /// There for as long as there may be a container.
+    mark: PathBuf,
 }
 
 /// An error in one line, without what it was asked with.
@@ -58,8 +65,12 @@ pub(super) fn told(error: &Error) -> String {
 }
 
 impl Engine {
-    /// Connects; containers are named after the lease.
-    pub(crate) async fn open(place: &DockerPlace, lease_id: &str) -> Result<Self, String> {
+    /// Connects; containers are named after the lease, and marked in the node's folder.
+    pub(crate) async fn open(
+        place: &DockerPlace,
+        lease_id: &str,
+        node_dir: &Path,
+    ) -> Result<Self, String> {
         let socket = place.socket.to_string_lossy();
         let version = bollard::API_DEFAULT_VERSION;
         let docker = Docker::connect_with_unix(&socket, CALL_SECONDS, version)
@@ -68,7 +79,12 @@ impl Engine {
             .negotiate_version()
             .await
             .map_err(|error| format!("{} ({})", told(&error), place.socket.display()))?;
-        Ok(Self { docker, place: place.clone(), name: format!("runwhere-{lease_id}") })
+        Ok(Self {
+            docker,
+            place: place.clone(),
+            name: format!("runwhere-{lease_id}"),
+            mark: node_dir.join(CONTAINER_FILE),
+        })
     }
 
     pub(super) fn container(&self) -> &str {
@@ -126,7 +142,8 @@ impl Engine {
 
     // The verdict; an error is no verdict.
     async fn check(&self, image: &str) -> Result<Option<String>, Unusable> {
-        let name = format!("{}-check", self.name);
+        let name = self.check_name();
+        self.note().map_err(Unusable)?;
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
             entrypoint: Some(vec!["bash".to_owned(), "-c".to_owned(), CHECK.to_owned()]),
@@ -137,7 +154,7 @@ impl Engine {
             }),
             ..ContainerCreateBody::default()
         };
-        self.remove(&name).await;
+        self.remove(&name).await.map_err(Unusable)?;
         let options = CreateContainerOptionsBuilder::default().name(&name).build();
         let made = self.docker.create_container(Some(options), body).await;
         made.map_err(|error| Unusable(told(&error)))?;
@@ -149,7 +166,9 @@ impl Engine {
             self.wait(&name).await
         };
         let ended = tokio::time::timeout(CHECK_LIMIT, run).await;
-        self.remove(&name).await;
+        if let Err(reason) = self.remove(&name).await {
+            tracing::warn!(reason, "the container of a check was not removed yet");
+        }
         match ended {
             Ok(Ok(0)) => Ok(None),
             Ok(Ok(NO_PYTHON)) => Ok(Some(format!("the image {image} has no Python"))),
@@ -190,17 +209,69 @@ impl Engine {
     }
 
     /// Ends and removes a container; nothing happens where there is none.
-    pub(super) async fn remove(&self, name: &str) {
+    async fn remove(&self, name: &str) -> Result<(), String> {
         let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
-        match self.docker.remove_container(name, Some(options)).await {
-            Ok(()) => {}
-            Err(Error::DockerResponseServerError { status_code: 404, .. }) => {}
-            Err(error) => tracing::warn!(reason = told(&error), "a container was not removed"),
+        let removed = match self.docker.remove_container(name, Some(options)).await {
+            Ok(()) => Ok(()),
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
+            Err(error) => Err(told(&error)),
+        };
+        // An engine may answer before, or although, it is gone.
+        match self.docker.inspect_container(name, None).await {
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+            Ok(_) => removed.and_then(|()| Err(format!("the container {name} is still there"))),
+            Err(error) => Err(told(&error)),
         }
     }
 
-    /// Ends and removes the lease's container.
-    pub(crate) async fn clear(&self) {
-        self.remove(&self.name).await;
+    fn check_name(&self) -> String {
+        format!("{}-check", self.name)
+    }
+
+    /// Notes, before a container is made, that there may be one: whoever cleans up after a dead
+    /// agent looks for this.
+    pub(super) fn note(&self) -> Result<(), String> {
+        write_durable(&self.mark, b"").map_err(|error| format!("{}: {error}", self.mark.display()))
+    }
+
+    /// Ends and removes the lease's containers.
+    pub(crate) async fn clear(&self) -> Result<(), String> {
+        for name in [self.name.clone(), self.check_name()] {
+            self.remove(&name).await?;
+        }
+        match fs::remove_file(&self.mark) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("{}: {error}", self.mark.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How the container's own files have grown, in bytes; `None` where the engine does not say.
+    pub(super) async fn written(&self) -> Option<u64> {
+        let options = InspectContainerOptionsBuilder::default().size(true).build();
+        let seen = self.docker.inspect_container(&self.name, Some(options)).await.ok()?;
+        seen.size_rw.and_then(|bytes| u64::try_from(bytes).ok())
+    }
+
+    /// Whether the system ended the program since it needed more memory than it may.
+    pub(super) async fn out_of_memory(&self) -> bool {
+        let seen = self.docker.inspect_container(&self.name, None).await.ok();
+        seen.and_then(|seen| seen.state).and_then(|state| state.oom_killed) == Some(true)
+    }
+}
+
+/// Removes what a dead agent left in the container engine of a node's folder.
+///
+/// # Errors
+/// The engine does not answer or cannot remove it; to be repeated then.
+pub async fn clear(node_dir: &Path) -> Result<(), String> {
+    let told = |error: crate::AgentError| error.to_string();
+    // An agent that still lives cleans up by itself.
+    let _lock = lock(node_dir).map_err(told)?;
+    let bootstrap = read_bootstrap(node_dir).map_err(told)?;
+    match &bootstrap.docker {
+        Some(place) => Engine::open(place, &bootstrap.lease_id, node_dir).await?.clear().await,
+        None => Ok(()),
     }
 }

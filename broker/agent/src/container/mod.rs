@@ -2,11 +2,13 @@
 //!
 //! The image is pulled by its digest and looked at once: Bash and a supported Python must be in
 //! it. The container gets the work folder, the runner's folder read-only, and limits; its two
-//! streams are taken raw.
+//! streams are taken raw. What the engine cannot limit everywhere, the disk, is watched.
 
+mod disk;
 mod engine;
 mod program;
 
+pub use engine::clear;
 pub(crate) use engine::{Engine, Unusable};
 pub(crate) use program::{Container, Start};
 

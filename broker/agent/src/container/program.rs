@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::disk;
 use super::engine::{Engine, told};
 use super::{HOME, RUNNER, WORK};
 use crate::program::Exit;
@@ -53,7 +54,8 @@ impl Container {
         start: &Start<'_>,
         log: &SyncSender<Input>,
     ) -> Result<Self, String> {
-        engine.clear().await;
+        engine.clear().await?;
+        engine.note()?;
         let options = CreateContainerOptionsBuilder::default().name(engine.container()).build();
         let made = engine.docker.create_container(Some(options), body(&engine, start)).await;
         made.map_err(|error| told(&error))?;
@@ -129,7 +131,22 @@ impl Container {
         if tokio::time::timeout(DRAIN_LIMIT, &mut output).await.is_err() {
             output.abort();
         }
-        self.engine.clear().await;
+        if let Err(reason) = self.engine.clear().await {
+            tracing::warn!(reason, "the trial's container is not removed yet");
+        }
+    }
+
+    /// Returns, with a sentence, once more disk is used than may be.
+    pub(crate) async fn over_disk(&self, folders: &Folders, limit_mib: Option<u64>) -> String {
+        let Some(limit) = limit_mib else { return std::future::pending().await };
+        disk::over(&self.engine, folders, limit).await
+    }
+
+    /// Which limit ended the program, where one did. To be asked before [`Self::finish`].
+    pub(crate) async fn passed_limit(&self, task: &RunnerTask) -> Option<String> {
+        let limit = task.memory_mib.filter(|_| self.exit.borrow().is_some())?;
+        let out = self.engine.out_of_memory().await;
+        out.then(|| format!("memory: the program needed more than its {limit} MiB"))
     }
 }
 

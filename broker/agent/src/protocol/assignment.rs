@@ -79,6 +79,9 @@ pub struct RunnerTask {
     /// Shared memory in MiB.
     #[serde(default)]
     pub shm_mib: Option<u64>,
+    /// Disk in MiB: work folder, home, temporary files and what is changed of the image.
+    #[serde(default)]
+    pub storage_mib: Option<u64>,
 }
 
 impl fmt::Debug for RunnerTask {

@@ -142,6 +142,8 @@ pub enum ExitReason {
     Stopped,
     /// The system could not start it.
     SpawnFailed,
+    /// It used more memory or disk than it may; the detail says which.
+    Limit,
     /// The broker was silent for too long.
     BrokerSilent,
 }

@@ -44,6 +44,13 @@ pub enum AgentEvent {
         /// What the system said.
         detail: String,
     },
+    /// User code was ended since it used more than its limits allow.
+    OverLimit {
+        /// Its end.
+        exit: Exit,
+        /// Which limit.
+        detail: String,
+    },
     /// The log is complete.
     LogSealed(LogSeal),
     /// A file was stored and read back.
@@ -141,7 +148,7 @@ impl Work<'_> {
                 self.reclaim_noticed(*at);
                 Ok(())
             }
-            AgentEvent::NotStarted { exit, detail } => {
+            AgentEvent::NotStarted { exit, detail } | AgentEvent::OverLimit { exit, detail } => {
                 self.trial.start_failure.get_or_insert_with(|| detail.clone());
                 self.exited(*exit);
                 Ok(())
@@ -253,6 +260,11 @@ impl Work<'_> {
                 let detail = self.trial.start_failure.clone();
                 let detail = detail.unwrap_or_else(|| "the system did not say why".into());
                 (TrialState::Failed, EndReason::StartFailed { detail })
+            }
+            ExitCause::Limit => {
+                let detail = self.trial.start_failure.clone();
+                let detail = detail.unwrap_or_else(|| "the node did not say which".into());
+                (TrialState::Failed, EndReason::LimitExceeded { detail })
             }
             ExitCause::BrokerSilent => (
                 TrialState::Lost,
