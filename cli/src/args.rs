@@ -63,6 +63,7 @@ pub enum Command {
     Sync(SyncArgs),
     Submit(SubmitArgs),
     Logs(LogsArgs),
+    Outputs(OutputsArgs),
     Get(GetArgs),
     Describe(DescribeArgs),
     Stop(StopArgs),
@@ -133,6 +134,18 @@ pub struct LogsArgs {
     pub follow: bool,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub tail: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct OutputsArgs {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<String>,
+    #[arg(long, value_name = "DIR")]
+    pub download: Option<PathBuf>,
+    #[arg(long, requires = "download")]
+    pub force: bool,
 }
 
 #[derive(Debug, Args)]

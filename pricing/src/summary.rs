@@ -19,14 +19,14 @@ struct Group<'a> {
     offers: usize,
     launchable: usize,
     spot: bool,
-    /// Lowest, highest, lowest per GPU: of fresh prices, and of stale ones.
-    range: [Option<(Decimal, Decimal, Decimal)>; 2],
+    /// Lowest, highest, lowest per GPU: of fresh prices, of stale ones, and of pretended offers.
+    range: [Option<(Decimal, Decimal, Decimal)>; 3],
 }
 
 impl Group<'_> {
-    fn price(&mut self, stale: bool, amount: Decimal, count: u32) {
+    fn price(&mut self, rank: usize, amount: Decimal, count: u32) {
         let Some(each) = amount.checked_div(Decimal::from(count.max(1))) else { return };
-        let range = &mut self.range[usize::from(stale)];
+        let range = &mut self.range[rank];
         *range = Some(match *range {
             None => (amount, amount, each),
             Some((low, high, least)) => (low.min(amount), high.max(amount), least.min(each)),
@@ -99,22 +99,28 @@ fn add<'a>(
     let (Some(rate), true) = (rate, class.count > 0) else { return };
     let uniform = bucket.oldest == bucket.newest || class.configured;
     let ends = [rows.first(), rows.last()];
-    let judged: Vec<u32> = match uniform {
+    // A pretended end may hide real prices behind it.
+    let real_ends = ends.iter().flatten().all(|at| !shard.row(**at).pretended);
+    let judged: Vec<u32> = match uniform && real_ends {
         true => ends.into_iter().flatten().copied().collect(),
         false => rows.to_vec(),
     };
     for at in judged {
         let row = shard.row(at);
         if let Some(amount) = row.amount.checked_mul(rate) {
-            group.price(row_stale(shard, row, now), amount, class.count);
+            let rank = match row.pretended {
+                true => 2,
+                false => usize::from(row_stale(shard, row, now)),
+            };
+            group.price(rank, amount, class.count);
         }
     }
 }
 
 fn row(group: Group<'_>) -> SummaryRow {
     let model = group.gpu.map(GpuModelId::model);
-    // Stale prices say nothing of what it costs now, unless there is nothing else.
-    let range = group.range[0].or(group.range[1]);
+    // Stale prices say nothing of what it costs now, unless there is nothing else; pretended ones nothing at all.
+    let range = group.range.into_iter().flatten().next();
     SummaryRow {
         gpu_model: model.map_or_else(|| plain(&group.raw), |model| model.name.to_owned()),
         gpu_type: group.gpu,

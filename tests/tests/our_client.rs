@@ -169,6 +169,51 @@ fn tokens_beside_a_running_server() {
     );
 }
 
+#[test]
+fn outputs_are_listed_and_downloaded() {
+    let server = Server::start();
+    let program = "mkdir -p checkpoints && head -c 3000000 /dev/urandom >checkpoints/w.bin && printf 结果 >'模型 final.txt' \
+                   && cp checkpoints/w.bin \"$CONTROL/w\"";
+    let project = Project::new("leaves", program);
+    let client = OurClient::logged_in(project.folder(), &server);
+    client.ok(&["sync", "-f", "train.yaml"]);
+    client.ok(&["--json", "submit", "-f", "train.yaml", "--no-follow"]);
+    server.api().wait_status("leaves", "succeeded");
+    let listed = client.ok(&["--json", "outputs", "leaves"]).json();
+    let paths: Vec<_> =
+        listed["data"].as_array().expect("a list").iter().map(|row| &row["path"]).collect();
+    assert_eq!(paths, ["checkpoints/w.bin", "模型 final.txt"]);
+    assert_eq!(listed["data"][0]["checkpoint"], true);
+
+    let folder = project.folder().join("got 结果");
+    let target = folder.to_string_lossy().into_owned();
+    client.ok(&["outputs", "leaves", "checkpoints/", "--download", &target]);
+    assert!(!folder.join("模型 final.txt").exists(), "only what was named");
+    client.ok(&["outputs", "leaves", "--download", &target]);
+    let weights = fs::read(project.control().file("w")).expect("the program's own copy");
+    assert_eq!(fs::read(folder.join("checkpoints/w.bin")).expect("downloaded"), weights);
+    assert_eq!(fs::read_to_string(folder.join("模型 final.txt")).expect("downloaded"), "结果");
+
+    // What is there is not fetched again; what differs is not overwritten unless asked for.
+    let again = client.ok(&["--json", "outputs", "leaves", "--download", &target]).json();
+    assert_eq!(again["downloaded"], serde_json::json!([]), "{again}");
+    fs::write(folder.join("checkpoints/w.bin"), "mine").expect("a file");
+    let differs = client.run(&["outputs", "leaves", "--download", &target]).expect_code(1);
+    assert!(differs.stderr.contains("--force"), "{differs}");
+    assert_eq!(fs::read_to_string(folder.join("checkpoints/w.bin")).expect("mine"), "mine");
+    client.ok(&["outputs", "leaves", "--download", &target, "--force"]);
+    assert_eq!(fs::read(folder.join("checkpoints/w.bin")).expect("downloaded"), weights);
+    let unknown = client.run(&["outputs", "leaves", "none.bin"]).expect_code(2);
+    assert!(unknown.stderr.contains("none.bin"), "{unknown}");
+
+    // Its money is marked as nobody's, here and in the ledger.
+    let usage = client.ok(&["--json", "get", "usage"]).json();
+    assert_eq!(usage["cost"], serde_json::json!([]), "{usage}");
+    assert_eq!(usage["pretended_cost"][0]["currency"], "CNY", "{usage}");
+    let segments = server.api().get("/api/v1/billing/segments").expect(200);
+    assert_eq!(segments["data"][0]["pretended"], true, "{segments}");
+}
+
 /// `run` with an embedded server: what it started must be gone when it has ended.
 fn nothing_left(client: &OurClient, control: &Control) {
     for folder in [client.home(), control.path()] {

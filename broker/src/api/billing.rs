@@ -1,5 +1,6 @@
 //! `/api/v1/billing/*`: the ledger's readers.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -81,6 +82,7 @@ async fn segments(
     // The place to go on from is told also at the end: more will be recorded there.
     let next = page.last().map(|(position, _)| *position).or(after).map(|at| at.to_string());
     let has_more = page.len() == limit as usize;
+    let pretended = pretended(&api, &page).await?;
     let wants_csv = match wanted.format.as_deref() {
         Some("csv") => true,
         Some("json") => false,
@@ -90,9 +92,9 @@ async fn segments(
         }
     };
     if wants_csv {
-        return Ok(csv(&page, next));
+        return Ok(csv(&page, &pretended, next));
     }
-    let data: Vec<_> = page.iter().map(|(_, segment)| row(segment)).collect();
+    let data: Vec<_> = page.iter().map(|(_, segment)| row(segment, &pretended)).collect();
     Ok(Json(json!({ "data": data, "next_cursor": next, "has_more": has_more })).into_response())
 }
 
@@ -113,7 +115,22 @@ fn instant(field: &str, text: Option<&str>, after: bool) -> Result<Option<Timest
     }
 }
 
-const COLUMNS: [&str; 17] = [
+/// The jobs of a page whose GPUs were pretended: nobody is charged for those.
+async fn pretended(api: &Api, page: &[(u64, UsageSegment)]) -> Result<HashSet<JobId>, Problem> {
+    let (mut seen, mut pretended) = (HashSet::new(), HashSet::new());
+    for (_, segment) in page {
+        if !seen.insert(&segment.job) {
+            continue;
+        }
+        let view = api.parts.store.job(&segment.project, &segment.job).await?;
+        if view.is_some_and(|view| view.job.spec.gpu_pretended) {
+            pretended.insert(segment.job.clone());
+        }
+    }
+    Ok(pretended)
+}
+
+const COLUMNS: [&str; 18] = [
     "id",
     "job_id",
     "trial_id",
@@ -131,9 +148,10 @@ const COLUMNS: [&str; 17] = [
     "estimated",
     "price_snapshot",
     "project_id",
+    "pretended",
 ];
 
-fn row(segment: &UsageSegment) -> Value {
+fn row(segment: &UsageSegment, pretended: &HashSet<JobId>) -> Value {
     json!({
         "id": segment.id,
         "job_id": segment.job.to_string(),
@@ -153,6 +171,7 @@ fn row(segment: &UsageSegment) -> Value {
         "estimated": segment.estimated,
         "price_snapshot": segment.price_snapshot,
         "project_id": segment.project.to_string(),
+        "pretended": pretended.contains(&segment.job),
     })
 }
 
@@ -161,11 +180,11 @@ fn seconds(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-fn csv(page: &[(u64, UsageSegment)], next: Option<String>) -> Response {
+fn csv(page: &[(u64, UsageSegment)], pretended: &HashSet<JobId>, next: Option<String>) -> Response {
     let mut text = COLUMNS.join(",");
     text.push_str("\r\n");
     for (_, segment) in page {
-        let row = row(segment);
+        let row = row(segment, pretended);
         for (index, column) in COLUMNS.iter().enumerate() {
             let value = match &row[*column] {
                 Value::String(text) => text.clone(),

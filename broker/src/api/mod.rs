@@ -4,6 +4,7 @@ mod admin;
 pub mod agent;
 mod billing;
 mod body;
+mod download;
 pub mod envloop;
 mod metrics;
 pub mod problem;

@@ -1,7 +1,8 @@
 //! From what a YAML says to one offer that a connected account can launch.
 
 use runwhere_model::{
-    Bootstrapping, Deadman, GpuCount, GpuModel, HourlyPrice, Offer, OfferCode, OfferKey, Stock,
+    Bootstrapping, Currency, Deadman, GpuCount, GpuModel, HourlyPrice, Offer, OfferCode, OfferKey,
+    Stock,
 };
 use runwhere_providers::Registry;
 
@@ -301,16 +302,17 @@ fn not_launchable(terms: &Terms<'_>, offer: &Offer, gpus: GpuCount) -> Refusal {
     }
 }
 
-/// Whether a price is above a limit; `None` where no dated rate can tell.
+/// Whether a price is above a limit; `None` where no dated rate can tell. Two currencies meet in yuan, as in quotes: rates
+/// have one direction and are never turned round.
 fn over(terms: &Terms<'_>, price: HourlyPrice, limit: HourlyPrice) -> Option<bool> {
-    let comparable = match price.currency == limit.currency {
-        true => Some(price.amount),
-        false => terms
-            .prices
-            .rate(price.currency, limit.currency)
-            .and_then(|rate| price.amount.checked_mul(rate.rate)),
+    if price.currency == limit.currency {
+        return Some(price.amount > limit.amount);
+    }
+    let yuan = |price: HourlyPrice| match price.currency {
+        Currency::CNY => Some(price.amount),
+        other => price.amount.checked_mul(terms.prices.rate(other, Currency::CNY)?.rate),
     };
-    comparable.map(|amount| amount > limit.amount)
+    Some(yuan(price)? > yuan(limit)?)
 }
 
 /// Holds a price against the user's limit; another currency only with a dated rate.
@@ -335,11 +337,11 @@ fn within(
         None => Err(invalid(
             Words::new(
                 format!(
-                    "没有 {} 到 {} 的可用汇率，无法核对价格上限",
+                    "没有可用汇率来比较 {} 与 {}，无法核对价格上限",
                     price.currency, limit.currency
                 ),
                 format!(
-                    "no usable rate from {} to {}, so the price limit cannot be checked",
+                    "no usable rate to compare {} with {}, so the price limit cannot be checked",
                     price.currency, limit.currency
                 ),
             ),

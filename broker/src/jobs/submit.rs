@@ -338,7 +338,7 @@ impl Jobs {
                     c = budget.currency
                 ),
                 format!(
-                    "the budget of {limit} {c} is used up: {committed} {c} spent or reserved, {hour} {c} needed",
+                    "the budget of {limit} {c} is not enough: {committed} {c} are spent or reserved, {hour} {c} more are needed",
                     c = budget.currency
                 ),
             ),

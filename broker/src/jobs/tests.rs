@@ -139,6 +139,11 @@ fn a_price_limit_below_what_can_be_launched_is_named_as_the_reason() {
         let said = refused(Some(THERE), 1, limit, true);
         assert!(said.contains("azure") && said.contains(HERE), "{said}");
     }
+    // A limit in another currency meets the price in yuan, as in quotes: no rate is turned round.
+    let said = refused(Some(THERE), 1, Some("2 USD"), true);
+    assert!(said.contains("2 USD/h") && said.contains("20 CNY/h"), "{said}");
+    let said = refused(Some(THERE), 1, Some("3 USD"), true);
+    assert!(said.contains("azure") && said.contains(HERE), "{said}");
     // With nothing to launch, the way to try it here.
     let said = refused(Some(THERE), 1, Some("10"), false);
     assert!(said.contains("runwhere run --try-locally"), "{said}");

@@ -116,6 +116,31 @@ impl Client {
         self.call(Call { method, path, body: None, key: None, repeat }).await
     }
 
+    /// Opens an answer that is no JSON, however long it takes to read; a connection that says nothing for a minute breaks.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn open(&self, path: &str) -> Result<Response, ApiError> {
+        let url = self.endpoint.join(path);
+        let network = |reason| ApiError::Network { reason, sent: false };
+        let pool = self
+            .transport
+            .pool(&url)
+            .map_err(|failure| network(failure.message.get(crate::texts::Lang::En).to_owned()))?;
+        let response = pool.get(&url).headers(self.headers()).send().await;
+        let response =
+            response.map_err(|error| network(format!("{}: {}", self.endpoint, reason(&error))))?;
+        let status = response.status().as_u16();
+        match status {
+            200 => Ok(response),
+            400.. => {
+                let body = body(response).await.unwrap_or_default();
+                Err(ApiError::Server(ServerError::read(status, &body)))
+            }
+            _ => Err(ApiError::Unreadable { status }),
+        }
+    }
+
     /// Posts `body`.
     ///
     /// # Errors

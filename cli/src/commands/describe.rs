@@ -21,12 +21,12 @@ pub(super) async fn job(name: &str, settings: &Settings, printer: &Printer) -> O
     let name = ids::job_name(name)?;
     let client = Client::logged_in(settings, printer)?;
     let answer = fetch(&client, name).await?;
-    show(View(&answer), name, printer);
+    show(View(&answer), name, &client, printer);
     printer.json(&answer);
     Ok(())
 }
 
-fn show(job: View<'_>, typed: &str, printer: &Printer) {
+fn show(job: View<'_>, typed: &str, client: &Client, printer: &Printer) {
     let text = |keys: &[&str]| job.first_text(keys);
     let line = |value: Option<String>, make: fn(String) -> Text| {
         if let Some(value) = value {
@@ -80,7 +80,9 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
         match (state.as_str(), size, outputs.text("reason")) {
             ("none", ..) => {}
             ("failed", _, Some(reason)) => printer.out(&texts::describe_outputs_failed(reason)),
-            (_, Some((files, bytes)), _) => printer.out(&texts::describe_outputs(files, bytes)),
+            (_, Some((files, bytes)), _) => {
+                printer.out(&texts::describe_outputs(files, bytes, typed))
+            }
             _ => printer.out(&texts::describe_outputs_state(state)),
         }
     }
@@ -88,7 +90,8 @@ fn show(job: View<'_>, typed: &str, printer: &Printer) {
         printer.out(&texts::describe_cleanup(text.get(printer.lang())));
     }
     line(text(&["url"]), texts::describe_url);
-    if job.flag("resumable") == Some(true) {
+    // A resume needs a server that stays.
+    if job.flag("resumable") == Some(true) && !client.is_embedded() {
         printer.out(&texts::describe_resumable(typed));
     }
     if let Some(metrics) = job.at("gpu_metrics") {

@@ -9,8 +9,8 @@ use crate::settings::Settings;
 use crate::texts;
 
 use super::{
-    admin, describe, get, lifecycle, login, logs, price, price_service, run, serve, submit, sync,
-    token,
+    admin, describe, get, lifecycle, login, logs, outputs, price, price_service, run, serve,
+    submit, sync, token,
 };
 
 /// Runs `command`.
@@ -25,6 +25,11 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Logs(args) => block_on(locally(settings, printer, async |settings: &Settings| {
             logs::logs(&args, settings, printer).await
         })),
+        Command::Outputs(args) => {
+            block_on(locally(settings, printer, async |settings: &Settings| {
+                outputs::outputs(&args, settings, printer).await
+            }))
+        }
         Command::Get(args) => match args.what {
             GetWhat::Jobs(args) => {
                 block_on(locally(settings, printer, async |settings: &Settings| {

@@ -129,14 +129,18 @@ pub(super) async fn usage(args: &GetUsageArgs, settings: &Settings, printer: &Pr
         Some(hours) => printer.out(&texts::usage_total(hours)),
         None => printer.out(&texts::usage_none()),
     }
-    for usage in view.list("gpu_usage") {
-        printer.out(&texts::usage_gpu(
-            field(View(usage), "gpu_type"),
-            field(View(usage), "gpu_hours"),
-        ));
+    for usage in view.list("gpu_usage").iter().map(View) {
+        let (model, hours) = (field(usage, "gpu_type"), field(usage, "gpu_hours"));
+        printer.out(&match usage.flag("pretended") {
+            Some(true) => texts::usage_gpu_pretended(model, hours),
+            _ => texts::usage_gpu(model, hours),
+        });
     }
     for cost in view.list("cost").iter().map(View) {
         printer.out(&texts::usage_cost(field(cost, "amount"), field(cost, "currency")));
+    }
+    for cost in view.list("pretended_cost").iter().map(View) {
+        printer.out(&texts::usage_cost_pretended(field(cost, "amount"), field(cost, "currency")));
     }
     for quota in view.list("quota") {
         let quota = View(quota);

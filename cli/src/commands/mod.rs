@@ -9,6 +9,7 @@ mod ids;
 mod lifecycle;
 mod login;
 mod logs;
+mod outputs;
 mod price;
 mod price_filter;
 mod price_service;

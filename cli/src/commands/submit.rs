@@ -169,6 +169,7 @@ fn confirm_overage(error: &ServerError, printer: &Printer) -> Outcome {
     if terminal::confirm(texts::quota_question().get(printer.lang())) {
         return Ok(());
     }
+    printer.note(&texts::not_submitted());
     Err(Failure::silent(Exit::Ok))
 }
 

@@ -1,25 +1,13 @@
-//! Downloads: checked while they are written, renamed into place when whole.
+//! Downloads of artifacts and checkpoints.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::client::{Client, encoded, network, query, refused};
 use super::failure::{ElFailure, Outcome};
-
-/// Whether a name stays below the folder on every system.
-fn is_safe(name: &str) -> bool {
-    let drive = name.as_bytes().get(1) == Some(&b':');
-    !name.is_empty()
-        && !drive
-        && !name.contains('\\')
-        && !name.chars().any(char::is_control)
-        && !name.split('/').any(|part| matches!(part, "" | "." | ".."))
-}
+use crate::download::{DownloadError, Expected, is_safe, save};
 
 fn unsafe_name(name: &str) -> ElFailure {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
@@ -29,10 +17,6 @@ fn unsafe_name(name: &str) -> ElFailure {
     )
 }
 
-fn io(path: &Path, error: &std::io::Error) -> ElFailure {
-    ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
-}
-
 async fn fetch(
     client: &Client,
     address: &str,
@@ -40,40 +24,23 @@ async fn fetch(
     size: Option<u64>,
     sha256: Option<&str>,
 ) -> Outcome<()> {
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder).map_err(|error| io(folder, &error))?;
-    }
-    let temp = PathBuf::from(format!("{}.part-{}", target.display(), std::process::id()));
     let response = client.request(Method::GET, address)?.send().await;
-    let mut response = refused(response.map_err(|error| network(&error))?).await?;
-    let mut file = fs::File::create(&temp).map_err(|error| io(&temp, &error))?;
-    let (mut hash, mut count) = (Sha256::new(), 0_u64);
-    let copied = async {
-        while let Some(piece) = response.chunk().await.map_err(|error| network(&error))? {
-            count += piece.len() as u64;
-            hash.update(&piece);
-            file.write_all(&piece).map_err(|error| io(&temp, &error))?;
+    let response = refused(response.map_err(|error| network(&error))?).await?;
+    let expected = Expected { size, sha256: sha256.map(str::to_owned) };
+    save(response, target, &expected, |_| ()).await.map_err(|error| match error {
+        DownloadError::Network(error) => network(&error),
+        DownloadError::Disk(path, error) => {
+            ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
         }
-        if size.is_some_and(|size| size != count) {
-            return Err(ElFailure::local(
-                "ARTIFACT_SIZE_MISMATCH",
-                format!("{} has another size", target.display()),
-            ));
-        }
-        if sha256.is_some_and(|sha256| sha256 != hex::encode(hash.finalize())) {
-            return Err(ElFailure::local(
-                "ARTIFACT_HASH_MISMATCH",
-                format!("{} has another SHA-256", target.display()),
-            ));
-        }
-        file.sync_all().map_err(|error| io(&temp, &error))?;
-        fs::rename(&temp, target).map_err(|error| io(target, &error))
-    };
-    let copied = copied.await;
-    if copied.is_err() {
-        let _ = fs::remove_file(&temp);
-    }
-    copied
+        DownloadError::Size => ElFailure::local(
+            "ARTIFACT_SIZE_MISMATCH",
+            format!("{} has another size", target.display()),
+        ),
+        DownloadError::Hash => ElFailure::local(
+            "ARTIFACT_HASH_MISMATCH",
+            format!("{} has another SHA-256", target.display()),
+        ),
+    })
 }
 
 pub(super) async fn artifacts(client: &Client, trial: &str, folder: &Path) -> Outcome<Value> {
@@ -149,17 +116,4 @@ pub(super) async fn checkpoint(client: &Client, name: &str, folder: &Path) -> Ou
     Ok(
         json!({ "checkpoint_id": found["checkpoint_id"], "directory": folder, "downloaded": downloaded }),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_below_the_folder_are_safe() {
-        assert!(is_safe("a") && is_safe("d/e.bin") && is_safe("日志"));
-        for bad in ["", "/a", "a//b", "../a", "a/..", ".", "a\\b", "c:x", "a\nb", "a/"] {
-            assert!(!is_safe(bad), "{bad}");
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, stream};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 use serde_json::{Value, json};
 
 use super::upload::{Upload, UploadError, upload};
@@ -13,6 +13,7 @@ use crate::api::{ApiError, Client, Repeat, View};
 use crate::clock;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::printer::Printer;
+use crate::progress::bar;
 use crate::terminal;
 use crate::texts;
 
@@ -331,15 +332,4 @@ fn finish(
         env_status: view.text("env_status"),
         models: view.list("model_downloads").to_vec(),
     }
-}
-
-/// A progress bar on standard error; hidden where nobody looks.
-fn bar(printer: &Printer, length: u64, template: &str) -> ProgressBar {
-    if printer.is_json() || !terminal::stderr_is_terminal() || length == 0 {
-        return ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("-> ");
-    ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr()).with_style(style)
 }

@@ -117,6 +117,24 @@ pub const HELP: &[HelpEntry] = &[
         "The last N lines (1 to 5000, default 200)",
     ),
     with(
+        "outputs",
+        "列出或下载任务留下的文件",
+        "List or download the files that a job left",
+        "runwhere outputs llama-finetune\nrunwhere outputs llama-finetune --download results\nrunwhere outputs llama-finetune checkpoints/ --download results",
+    ),
+    row("outputs <name>", "任务名或 ID", "Job name or id"),
+    row(
+        "outputs <paths>",
+        "只要这些文件；以 / 结尾表示整个文件夹",
+        "Only these files; a / at the end means a whole folder",
+    ),
+    row(
+        "outputs --download",
+        "下载到这个文件夹（逐个校验 SHA-256）",
+        "Download into this folder (each file is checked by its SHA-256)",
+    ),
+    row("outputs --force", "覆盖内容不同的文件", "Overwrite files with another content"),
+    with(
         "get",
         "列出任务或用量",
         "List jobs or usage",

@@ -29,6 +29,8 @@ texts! {
     quota_price(price) "  超出部分单价 {price}" "  Unit price beyond it: {price}";
     /// Question.
     quota_question() "接受并继续提交？" "Accept and submit?";
+    /// The user said no.
+    not_submitted() "→ 没有提交" "→ Nothing was submitted";
     /// Not confirmed.
     quota_refused() "超出配额，需要确认" "Beyond the quota; this needs a confirmation";
     /// Remedy for [`quota_refused`].
@@ -39,6 +41,38 @@ texts! {
     no_logs_hint(name) "→ 任务可能还在准备：runwhere describe job {name}，或用 -f 跟随" "→ The job may still be preparing: runwhere describe job {name}, or follow with -f";
     /// The log was cut.
     logs_cut(count) "只显示最近 {count} 行（--tail N 调整）" "Only the last {count} lines are shown (change with --tail N)";
+    /// outputs: column.
+    outputs_path() "文件" "FILE";
+    /// outputs: column.
+    outputs_size() "字节" "BYTES";
+    /// outputs: column.
+    outputs_sha256() "SHA-256" "SHA-256";
+    /// outputs: column.
+    outputs_checkpoint() "检查点" "CHECKPOINT";
+    /// outputs: none, and none will come.
+    outputs_none() "没有输出文件" "No output files";
+    /// outputs: none yet.
+    outputs_not_yet() "还没有输出文件：程序结束后才收集" "No output files yet: they are collected once the program has ended";
+    /// outputs: how to get them.
+    outputs_hint(name) "→ 下载：runwhere outputs {name} --download DIR" "→ Download them: runwhere outputs {name} --download DIR";
+    /// outputs: done.
+    outputs_downloaded(count, bytes, dir) "✓ 已下载 {count} 个文件（{bytes} 字节）到 {dir}" "✓ Downloaded to {dir}: files: {count}, bytes: {bytes}";
+    /// outputs: what was there.
+    outputs_kept(count) "→ {count} 个文件已在那里，内容相同" "→ Already there, with the same content: {count}";
+    /// outputs: no such file.
+    outputs_unknown(path) "没有输出文件 {path}" "There is no output file {path}";
+    /// Remedy for [`outputs_unknown`].
+    outputs_unknown_hint(name) "runwhere outputs {name} 列出全部文件；以 / 结尾表示整个文件夹" "runwhere outputs {name} lists all of them; a / at the end means a whole folder";
+    /// outputs: another file stands there.
+    outputs_differs(path) "{path} 已存在且内容不同；什么都没有下载" "{path} exists with another content; nothing was downloaded";
+    /// Remedy for [`outputs_differs`].
+    outputs_differs_hint() "用 --force 覆盖，或换一个文件夹" "Overwrite with --force, or name another folder";
+    /// outputs: a name that would leave the folder.
+    outputs_unsafe(path) "文件名 {path} 会离开目标文件夹，已拒绝；什么都没有下载" "The name {path} would leave the folder and is refused; nothing was downloaded";
+    /// outputs: the content is another one.
+    outputs_broken(path) "{path} 的内容与服务器所述不符；没有保存" "The content of {path} is not what the server announced; it was not kept";
+    /// outputs: the disk.
+    outputs_disk(path, error) "无法写入 {path}：{error}" "Cannot write {path}: {error}";
     /// No jobs.
     no_jobs() "暂无作业" "No jobs";
     /// Column.
@@ -196,7 +230,7 @@ texts! {
     /// Remedy for [`left_behind`].
     left_behind_hint(job) "用 runwhere describe job {job} 查看，runwhere stop job {job} 停止" "Look with runwhere describe job {job}, stop with runwhere stop job {job}";
     /// Remedy for [`left_behind`] with the embedded server.
-    left_behind_embedded(data_dir, listen) "执行 runwhere serve --data-dir {data_dir} --listen {listen}：它会继续释放" "Run runwhere serve --data-dir {data_dir} --listen {listen}: it goes on releasing";
+    left_behind_embedded(data_dir, listen) "执行 runwhere serve --data-dir '{data_dir}' --listen {listen}：它会继续释放" "Run runwhere serve --data-dir '{data_dir}' --listen {listen}: it goes on releasing";
     /// No resource was taken yet.
     nothing_left_behind() "尚未占用任何资源" "Nothing was taken yet";
     /// Unknown price.
@@ -221,6 +255,10 @@ texts! {
     usage_gpu(gpu, hours) "    {gpu}: {hours} 小时" "    {gpu}: {hours} hours";
     /// usage.
     usage_cost(amount, currency) "  费用: {amount} {currency}" "  Cost: {amount} {currency}";
+    /// usage, of GPUs that were pretended.
+    usage_gpu_pretended(gpu, hours) "    {gpu}（模拟）: {hours} 小时" "    {gpu} (simulated): {hours} hours";
+    /// usage, of GPUs that were pretended.
+    usage_cost_pretended(amount, currency) "  模拟费用: {amount} {currency}（GPU 由 --try-locally 假装，不产生真实费用）" "  Simulated cost: {amount} {currency} (GPUs pretended by --try-locally, nothing is really charged)";
     /// usage.
     usage_none() "  没有用量" "  No usage";
     /// usage.
@@ -258,7 +296,7 @@ texts! {
     /// describe.
     describe_message(text) "  说明: {text}" "  Message: {text}";
     /// describe.
-    describe_outputs(files, bytes) "  输出: {files} 个文件，{bytes} 字节" "  Outputs: {files} files, {bytes} bytes";
+    describe_outputs(files, bytes, name) "  输出: {files} 个文件，{bytes} 字节（runwhere outputs {name} 查看）" "  Outputs: {files} files, {bytes} bytes (see runwhere outputs {name})";
     /// describe.
     describe_outputs_state(state) "  输出: {state}" "  Outputs: {state}";
     /// describe.

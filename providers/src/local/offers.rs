@@ -1,6 +1,7 @@
 //! What the local machine offers: a pure map of its GPUs, its price and what is taken.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
 use runwhere_model::{
@@ -11,8 +12,8 @@ use rust_decimal::Decimal;
 
 use super::gpus::Inventory;
 
-/// Counts in which a pretended model is offered.
-const PRETENDED_COUNTS: [u32; 4] = [1, 2, 4, 8];
+/// Counts in which a pretended model is offered: all that a task may ask for.
+const PRETENDED_COUNTS: RangeInclusive<u32> = 1..=16;
 
 /// What can be launched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,7 +47,7 @@ impl Machine {
             let real = u32::try_from(self.inventory.count(model.id)).unwrap_or(u32::MAX);
             kinds.extend((1..=real).map(|count| Kind { model: model.id, count, pretended: false }));
             if self.pretend {
-                let counts = PRETENDED_COUNTS.into_iter().filter(|count| *count > real);
+                let counts = PRETENDED_COUNTS.filter(|count| *count > real);
                 kinds.extend(counts.map(|count| Kind { model: model.id, count, pretended: true }));
             }
         }

@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue};
-use axum::response::Response;
-use bytes::Bytes;
-use futures_util::stream;
 use runwhere_agent::protocol::Digest;
 use runwhere_engine::Output;
 use runwhere_model::{ProjectId, TrialId};
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
 
 use super::answer::{Answer, Error, ok};
 use super::page::{self, Parameters};
 use super::state::{El, Signed};
 use super::trials;
+use crate::api::download;
 use crate::blobs::BlobError;
 use crate::runners::Code;
-
-const READ_PIECE: usize = 256 << 10;
 
 /// The id of an output; the same as long as its trial and path are.
 fn id(trial: &TrialId, path: &str) -> String {
@@ -88,25 +81,9 @@ pub(super) async fn content(
 pub(super) async fn stream_of(el: &El, project: &ProjectId, output: &Output) -> Answer {
     let gone = || Error::new(Code::ArtifactNotFound, "the artifact's content is not kept any more");
     let sha256: Digest = output.sha256.parse().map_err(|_| gone())?;
-    let (file, size) = match el.parts.blobs.read(project, &sha256).await {
-        Ok(opened) => opened,
-        Err(BlobError::Missing) => return Err(gone()),
-        Err(error) => return Err(error.into()),
-    };
-    let pieces = stream::try_unfold(file, |mut file| async move {
-        let mut piece = vec![0; READ_PIECE];
-        let read = file.read(&mut piece).await?;
-        piece.truncate(read);
-        Ok::<_, std::io::Error>((read > 0).then(|| (Bytes::from(piece), file)))
-    });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    // Never shown by a browser as a page of this server.
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{sha256}\"")) {
-        headers.insert(ETAG, tag);
+    match el.parts.blobs.read(project, &sha256).await {
+        Ok(opened) => Ok(download::blob(opened, &sha256)),
+        Err(BlobError::Missing) => Err(gone()),
+        Err(error) => Err(error.into()),
     }
-    Ok(response)
 }

@@ -14,7 +14,7 @@ use runwhere_engine::{Permission, UsageSegment};
 use runwhere_model::{LeaseId, Money, ProjectId, cost::round_for_display};
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::problem::Problem;
 use crate::api::state::{Api, Signed};
@@ -89,20 +89,13 @@ async fn usage(
     let to = to.unwrap_or(today);
     let from = from.unwrap_or_else(|| to.first_of_month());
     let span = (midnight(from, false)?, midnight(to, true)?);
-    let Used { by_model, cost } = used(&api, &caller.project, span).await?;
+    let Used { by_model, cost, pretended_cost } = used(&api, &caller.project, span).await?;
     let total = by_model.values().try_fold(Decimal::ZERO, |sum, hours| sum.checked_add(*hours));
     let total = total.ok_or_else(|| Problem::internal("GPU hours overflow"))?;
     let gpu_usage: Vec<_> = by_model
         .iter()
-        .map(|(model, hours)| json!({ "gpu_type": model, "gpu_hours": places(*hours) }))
-        .collect();
-    let cost: Vec<_> = cost
-        .iter()
-        .map(|sum| {
-            json!({
-                "currency": sum.currency.code(),
-                "amount": sum.amount.normalize().to_string(),
-            })
+        .map(|((model, pretended), hours)| {
+            json!({ "gpu_type": model, "gpu_hours": places(*hours), "pretended": pretended })
         })
         .collect();
     let project = api.parts.store.project(&caller.project).await?;
@@ -112,7 +105,9 @@ async fn usage(
         "period": { "from_date": from.to_string(), "to_date": to.to_string(), "timezone": "UTC" },
         "summary": { "total_gpu_hours": places(total) },
         "gpu_usage": gpu_usage,
-        "cost": cost,
+        "cost": amounts(&cost),
+        // What GPUs would have cost that were not there: nobody is charged for it.
+        "pretended_cost": amounts(&pretended_cost),
         "quota": [{ "resource_type": "training", "current": in_use, "limit": limit }],
         "plan": "self-hosted",
         "platform_bill": null,
@@ -121,13 +116,32 @@ async fn usage(
     Ok(Json(body).into_response())
 }
 
+fn amounts(sums: &[Money]) -> Vec<Value> {
+    let row = |sum: &Money| {
+        json!({
+            "currency": sum.currency.code(),
+            "amount": sum.amount.normalize().to_string(),
+        })
+    };
+    sums.iter().map(row).collect()
+}
+
 /// What was used within a span.
 #[derive(Default)]
 struct Used {
-    /// Hours of GPUs by model.
-    by_model: BTreeMap<String, Decimal>,
+    /// Hours of GPUs by model, and whether the GPUs were pretended.
+    by_model: BTreeMap<(String, bool), Decimal>,
     /// Exact amounts, one for each currency.
     cost: Vec<Money>,
+    /// Those of pretended GPUs.
+    pretended_cost: Vec<Money>,
+}
+
+/// What a lease had.
+struct Gpus {
+    model: String,
+    count: Decimal,
+    pretended: bool,
 }
 
 /// Adds up the recorded segments of a span.
@@ -136,7 +150,7 @@ async fn used(
     project: &ProjectId,
     (from, to): (Timestamp, Timestamp),
 ) -> Result<Used, Problem> {
-    let mut leases: HashMap<LeaseId, (String, Decimal)> = HashMap::new();
+    let mut leases: HashMap<LeaseId, Gpus> = HashMap::new();
     let mut used = Used::default();
     let mut query =
         SegmentQuery { from: Some(from), to: Some(to), limit: PAGE, ..SegmentQuery::default() };
@@ -145,37 +159,49 @@ async fn used(
         for (position, segment) in &page {
             query.after = Some(*position);
             if !leases.contains_key(&segment.lease) {
-                let lease = api.parts.store.lease(&segment.lease).await?;
-                let gpus = lease.map_or((String::from("?"), Decimal::ONE), |lease| {
-                    let (numerator, denominator) = lease.gpu_count.parts();
-                    let count = Decimal::from(numerator) / Decimal::from(denominator);
-                    let model = lease.gpu_model.map_or("?", |model| model.as_str());
-                    (model.to_owned(), count)
-                });
-                leases.insert(segment.lease.clone(), gpus);
+                leases.insert(segment.lease.clone(), gpus(api, segment).await?);
             }
-            let Some((model, count)) = leases.get(&segment.lease) else { continue };
+            let Some(gpus) = leases.get(&segment.lease) else { continue };
             if segment.start < from || segment.start >= to {
                 continue;
             }
-            match used.cost.iter_mut().find(|sum| sum.currency == segment.amount.currency) {
+            let sums = match gpus.pretended {
+                true => &mut used.pretended_cost,
+                false => &mut used.cost,
+            };
+            match sums.iter_mut().find(|sum| sum.currency == segment.amount.currency) {
                 Some(sum) => {
                     *sum = sum
                         .checked_add(segment.amount)
                         .map_err(|error| Problem::internal(error.to_string()))?;
                 }
-                None => used.cost.push(segment.amount),
+                None => sums.push(segment.amount),
             }
             let hours = Decimal::from(billed(segment)) / Decimal::from(MICROS_PER_HOUR);
-            let hours = hours.checked_mul(*count).unwrap_or_default();
-            let sum = used.by_model.entry(model.clone()).or_default();
+            let hours = hours.checked_mul(gpus.count).unwrap_or_default();
+            let sum = used.by_model.entry((gpus.model.clone(), gpus.pretended)).or_default();
             *sum = sum.saturating_add(hours);
         }
         if page.len() < PAGE as usize {
-            used.cost.sort_by(|a, b| a.currency.code().cmp(b.currency.code()));
+            for sums in [&mut used.cost, &mut used.pretended_cost] {
+                sums.sort_by(|a, b| a.currency.code().cmp(b.currency.code()));
+            }
             return Ok(used);
         }
     }
+}
+
+async fn gpus(api: &Api, segment: &UsageSegment) -> Result<Gpus, Problem> {
+    let store = &api.parts.store;
+    let lease = store.lease(&segment.lease).await?;
+    let (numerator, denominator) = lease.as_ref().map_or((1, 1), |lease| lease.gpu_count.parts());
+    let model = lease.and_then(|lease| lease.gpu_model);
+    let job = store.job(&segment.project, &segment.job).await?;
+    Ok(Gpus {
+        model: model.map_or("?", |model| model.as_str()).to_owned(),
+        count: Decimal::from(numerator) / Decimal::from(denominator),
+        pretended: job.is_some_and(|view| view.job.spec.gpu_pretended),
+    })
 }
 
 /// Billed microseconds of a segment, taken for those of its first instant: segments do not cross an

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -21,6 +21,7 @@ use super::service::{JobReport, ListQuery, Refusal, ResumeRequest, SubmitRequest
 use super::wire;
 use crate::accounts::Caller;
 use crate::api::body::{self, Fields};
+use crate::api::download;
 use crate::api::problem::Problem;
 use crate::api::state::{Api, Signed};
 use crate::api::text::{Words, language_of, plain};
@@ -359,12 +360,7 @@ async fn raw_log(
     let pieces = stream::try_unfold(export, |mut export| async move {
         Ok::<_, LogError>(export.next().await?.map(|bytes| (bytes, export)))
     });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
-    headers.insert("content-length", HeaderValue::from(size));
-    Ok(response)
+    Ok(download::attachment(Body::from_stream(pieces), size))
 }
 
 /// The trial whose log a job's log is.

@@ -3,6 +3,7 @@
 pub(super) mod account;
 mod jobs;
 mod live;
+mod outputs;
 mod service;
 mod sync;
 mod wire;
@@ -18,7 +19,7 @@ mod routes {
 
     use axum::Router;
 
-    use super::{account, jobs, live, sync};
+    use super::{account, jobs, live, outputs, sync};
     use crate::api::state::Api;
 
     pub(crate) fn routes() -> Router<Arc<Api>> {
@@ -27,5 +28,6 @@ mod routes {
             .merge(jobs::routes())
             .merge(sync::routes())
             .merge(live::routes())
+            .merge(outputs::routes())
     }
 }
