@@ -24,6 +24,8 @@ pub(crate) struct DiskRoom(PathBuf);
 const MOST_KEPT: u64 = 64 << 20;
 /// Kept back of a small disk: one part in so many.
 const KEPT_PART: u64 = 16;
+/// Files (inodes) kept back at most.
+const MOST_FILES_KEPT: u64 = 1000;
 
 impl DiskRoom {
     /// The room on the disk of an existing folder.
@@ -41,7 +43,10 @@ impl Room for DiskRoom {
         let total = disk.f_blocks.saturating_mul(disk.f_frsize);
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let kept = MOST_KEPT.min(total / KEPT_PART);
-        free.checked_sub(kept).is_some_and(|left| left > bytes)
+        // Some file systems have no such bound and state none at all.
+        let files_kept = MOST_FILES_KEPT.min(disk.f_files / KEPT_PART);
+        let files_fit = disk.f_files == 0 || disk.f_favail > files_kept;
+        files_fit && free.checked_sub(kept).is_some_and(|left| left > bytes)
     }
 }
 

@@ -218,6 +218,8 @@ pub struct ResumeArgs {
     pub name: String,
     #[arg(long, value_name = "N")]
     pub from_step: Option<u64>,
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A file system of 64 MB, unmounted when dropped.
+/// A file system of 64 MB and 2000 files, unmounted when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -18,7 +18,7 @@ impl SmallDisk {
             .tempdir()
             .expect("a temporary folder");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64m,mode=755", "runwhere-tests"])
+            .args(["-t", "tmpfs", "-o", "size=64m,nr_inodes=2000,mode=755", "runwhere-tests"])
             .arg(folder.path())
             .status();
         assert!(mounted.is_ok_and(|status| status.success()), "cannot mount a tmpfs: needs root");
@@ -37,6 +37,20 @@ impl SmallDisk {
             while file.write_all(&vec![0; size]).is_ok() {}
         }
         path
+    }
+}
+
+impl SmallDisk {
+    /// Makes empty files until there can be no more.
+    fn fill_with_names(&self) -> PathBuf {
+        let folder = self.path().join("names");
+        std::fs::create_dir(&folder).expect("a folder");
+        let mut number = 0;
+        while File::create(folder.join(number.to_string())).is_ok() {
+            number += 1;
+        }
+        assert!(number > 100, "the disk was full already");
+        folder
     }
 }
 
@@ -130,4 +144,31 @@ fn disk_full_loses_nothing_and_recovers() {
     assert_eq!(stored[..seen.len()], seen[..], "a line that was shown is gone");
     let copy = project.control().read("copy").expect("the program's own copy");
     assert_eq!(stored.join("\n") + "\n", copy);
+}
+
+#[test]
+fn disk_full_of_files_is_full_too() {
+    let disk = SmallDisk::new();
+    let server = Server::start_with(ServerOptions {
+        data_dir: Some(disk.path().join("data")),
+        ..ServerOptions::default()
+    });
+    let api = server.api();
+    let project = Project::new("no-names", STEADY_PROGRAM);
+    let yaml = project.yaml();
+    api.sync(
+        "no-names",
+        &yaml,
+        &[("train.sh", STEADY_PROGRAM.as_bytes()), ("train.yaml", yaml.as_bytes())],
+    );
+    let names = disk.fill_with_names();
+    let refused = api.try_submit(&yaml, &[]);
+    assert_eq!(refused.status, 507, "{}", refused.body);
+    assert_eq!(api.get("/readyz").status, 503, "a server that cannot write is not ready");
+    std::fs::remove_dir_all(names).expect("they are ours");
+    let id = api.submit(&yaml);
+    project.control().wait_started();
+    project.control().go(0);
+    assert_eq!(api.wait_end(&id)["status"], "succeeded");
+    api.wait_released(&id);
 }

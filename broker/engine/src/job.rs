@@ -96,6 +96,9 @@ pub struct JobSpec {
     pub checkpoint: Option<String>,
     /// Handed to the program after a resume.
     pub from_step: Option<u64>,
+    /// The user's own limit, which a resume keeps.
+    #[serde(default)]
+    pub max_price: Option<HourlyPrice>,
 }
 
 /// Where a resumed job goes on from.

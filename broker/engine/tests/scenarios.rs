@@ -4,6 +4,7 @@ mod world;
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use runwhere_engine::{
     AgentEvent, AgentOrder, EndReason, Evidence, Exit, ExitCause, LeaseState, OutputState,
     StepError, TrialState,
@@ -227,6 +228,27 @@ fn a_silent_agent_ends_the_trial_as_lost_and_the_node_is_released() {
 }
 
 #[test]
+fn a_stop_that_a_silent_agent_does_not_hear_ends_the_bill_soon() {
+    let mut world = World::new();
+    world.run_to_ready();
+    world.stop();
+    let asked = world.now;
+    world.run_until(HOUR, World::settled);
+    assert_eq!(world.unit.trial.state, TrialState::Cancelled);
+    assert!(world.now.duration_since(asked) < SignedDuration::from_mins(2), "{}", world.now);
+    assert!(world.live().is_empty());
+
+    // One that talks gets all the time that collecting may take.
+    let mut world = World::new();
+    world.run_to_ready();
+    world.connected = true;
+    world.stop();
+    let asked = world.now;
+    world.run_until(HOUR, World::settled);
+    assert!(world.now.duration_since(asked) > SignedDuration::from_mins(10), "{}", world.now);
+}
+
+#[test]
 fn a_node_lost_after_the_program_ended_keeps_the_programs_end() {
     let mut world = World::new();
     world.run_to_ready();
@@ -267,6 +289,7 @@ fn stop_time_limit_and_the_programs_own_end() {
     let mut world = World::new();
     world.unit.job.spec.max_duration_seconds = Some(60);
     world.run_to_ready();
+    world.connected = true;
     world.stop();
     let wanted_at = world.unit.trial.desired_at;
     world.advance(2 * MINUTE);

@@ -49,6 +49,8 @@ impl Blobs {
             if !room.fits(size) {
                 return Err(BlobError::Full);
             }
+            // Whoever cleans up temporary files may have taken the folder away.
+            disk::make_folder(&temporary)?;
             BlobWriter::create(&temporary, place, sha256, size, encoding)
         })
         .await?

@@ -1,6 +1,6 @@
 //! Accepting a job.
 
-use runwhere_engine::{Job, JobKind, JobSpec, Resumed, Trial, TrialState, sabotage};
+use runwhere_engine::{Job, JobKind, JobSpec, OutputState, Resumed, Trial, TrialState, sabotage};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{HourlyPrice, JobId, SyncId, TrialId};
 
@@ -9,7 +9,7 @@ use super::service::Jobs;
 use crate::accounts::Caller;
 use crate::api::runwhere::{QuotaState, Refusal, ResumeRequest, SubmitRequest, Submitted};
 use crate::api::text::Words;
-use crate::store::{Row, StoreError, Transition};
+use crate::store::{JobView, Row, StoreError, Transition};
 use crate::task::{MaxDuration, TaskFile};
 
 /// Seconds a node of the local machine is expected to take; a cloud's takes longer.
@@ -67,7 +67,8 @@ impl Jobs {
             })
             .await?;
         let sync = self.pinned_sync(caller, &task.job.name, request.sync.as_ref()).await?;
-        let spec = spec_of(&task, request.yaml, &admitted.chosen, sync);
+        let mut spec = spec_of(&task, request.yaml, &admitted.chosen, sync);
+        spec.max_price = request.max_price;
         self.insert(caller, task.job.name, spec, None, key, admitted).await
     }
 
@@ -81,7 +82,9 @@ impl Jobs {
         if let Some(repeated) = self.repeated(caller, &key).await? {
             return Ok(repeated);
         }
-        let earlier = self.visible(caller, &request.target).await?.job;
+        let view = self.visible(caller, &request.target).await?;
+        let resumed = resumed(&view);
+        let earlier = view.job;
         if earlier.active {
             return Err(Refusal::Conflict {
                 message: Words::new(
@@ -97,8 +100,9 @@ impl Jobs {
         self.name_free(caller, &earlier.name).await?;
         let task = Self::parse(&earlier.spec.yaml)?;
         let offer = earlier.spec.offer.to_string();
+        let max_price = request.max_price.or(earlier.spec.max_price);
         let admitted = self
-            .admit(caller, None, request.overage_confirmed, |terms| {
+            .admit(caller, max_price, request.overage_confirmed, |terms| {
                 // The same offer where it can still be had, else what the YAML finds now.
                 choose(terms, &task, Some(&offer), None)
                     .or_else(|_| choose(terms, &task, None, None))
@@ -107,7 +111,9 @@ impl Jobs {
         let yaml = earlier.spec.yaml.clone();
         let mut spec = spec_of(&task, yaml, &admitted.chosen, earlier.spec.sync.clone());
         spec.from_step = request.from_step;
-        self.insert(caller, earlier.name.clone(), spec, Some(earlier), key, admitted).await
+        spec.max_price = max_price;
+        let name = earlier.name.clone();
+        self.insert(caller, name, spec, Some((earlier, resumed)), key, admitted).await
     }
 
     /// Holds a choice against the disk and the project's consent, quota and budget.
@@ -139,7 +145,7 @@ impl Jobs {
         caller: &Caller,
         name: String,
         spec: JobSpec,
-        earlier: Option<Job>,
+        earlier: Option<(Job, Option<Resumed>)>,
         key: Idempotency,
         admitted: Admitted,
     ) -> Result<Submitted, Refusal> {
@@ -148,9 +154,7 @@ impl Jobs {
             .map_err(|error| Refusal::Internal(error.to_string()))?;
         let trial_id = TrialId::new(format!("{id}.0"))
             .map_err(|error| Refusal::Internal(error.to_string()))?;
-        let resumed = earlier.as_ref().and_then(|job| {
-            Some(Resumed { job: job.id.clone(), trial: job.trials.first()?.clone() })
-        });
+        let (earlier, resumed) = earlier.unzip();
         let job = Job {
             lineage: earlier.as_ref().map_or_else(|| id.clone(), |job| job.lineage.clone()),
             id,
@@ -164,7 +168,7 @@ impl Jobs {
             trials: vec![trial_id.clone()],
             trial_specs: Vec::new(),
             created_at: self.core.parts.clock.now(),
-            resumed,
+            resumed: resumed.flatten(),
             active: true,
             deleted_at: None,
             idempotency_key: key.key.clone().filter(|_| !sabotage!(KeyNotKept)),
@@ -380,6 +384,18 @@ fn gpu_name(chosen: &Chosen) -> String {
     }
 }
 
+/// What a job that resumes this one goes on from: its outputs, or where it has none (it was stopped before it began, or its
+/// machine was lost) those that it went on from itself.
+pub(super) fn resumed(view: &JobView) -> Option<Resumed> {
+    let (trial, _) = view.trials.first()?;
+    let trial = match (&trial.outputs, &view.job.resumed) {
+        (OutputState::Uploaded { .. }, _) if trial.started_at.is_some() => trial.id.clone(),
+        (_, Some(before)) => before.trial.clone(),
+        (_, None) => trial.id.clone(),
+    };
+    Some(Resumed { job: view.job.id.clone(), trial })
+}
+
 fn spec_of(task: &TaskFile, yaml: String, chosen: &Chosen, sync: Option<SyncId>) -> JobSpec {
     JobSpec {
         yaml,
@@ -399,5 +415,6 @@ fn spec_of(task: &TaskFile, yaml: String, chosen: &Chosen, sync: Option<SyncId>)
         sync,
         checkpoint: task.storage.checkpoint.clone(),
         from_step: None,
+        max_price: None,
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_engine::{EndReason, FxRate, Policy, TrialState};
+use runwhere_engine::{EndReason, FxRate, Job, OutputState, Policy, TrialState};
 use runwhere_model::{
     Currency, DeploymentId, GpuCount, GpuModel, GpuModelId, HourlyPrice, KeyId, Offer, OfferCode,
     OfferKey, Price, PriceKind, PriceState, Secret, Stock, parse_decimal,
@@ -11,11 +11,12 @@ use runwhere_providers::testing::{ManualClock, SimCloud, SimProfile};
 
 use super::Jobs;
 use super::offer::{Terms, choose};
+use super::submit::resumed;
 use crate::accounts::Caller;
 use crate::api::runwhere::{JobService as _, Refusal};
 use crate::driver::{Core, CoreParts};
 use crate::ports::{NoPlatformLog, Prices, SystemIds};
-use crate::store::{MemoryStore, Row, Store, Transition, sample};
+use crate::store::{JobView, MemoryStore, Row, Store, Transition, sample};
 use crate::task::TaskFile;
 
 /// A catalogue of these offers.
@@ -42,8 +43,13 @@ impl Prices for Sheet {
         Vec::new()
     }
 
-    fn rate(&self, _from: Currency, _to: Currency) -> Option<FxRate> {
-        None
+    fn rate(&self, from: Currency, to: Currency) -> Option<FxRate> {
+        // One direction only, as everywhere.
+        (from == Currency::USD && to == Currency::CNY).then(|| FxRate {
+            rate: parse_decimal("7").unwrap(),
+            date: "2026-07-01".to_owned(),
+            source: "test".to_owned(),
+        })
     }
 
     fn snapshot(&self) -> String {
@@ -53,6 +59,12 @@ impl Prices for Sheet {
 
 fn cny(amount: &str) -> HourlyPrice {
     HourlyPrice { amount: parse_decimal(amount).unwrap(), currency: Currency::CNY }
+}
+
+/// `10`, or `2 USD`.
+fn limit(text: &str) -> HourlyPrice {
+    let (amount, currency) = text.split_once(' ').unwrap_or((text, "CNY"));
+    HourlyPrice { currency: currency.parse().unwrap(), ..cny(amount) }
 }
 
 pub(crate) fn offer(key: &str, gpus: u32, price: &str, launchable: bool) -> Offer {
@@ -105,7 +117,7 @@ fn refused(key: Option<&str>, gpus: u32, max_price: Option<&str>, connected: boo
         registry: &registry,
         consents_no_deadman: true,
         reachable: true,
-        max_price: max_price.map(cny),
+        max_price: max_price.map(limit),
     };
     match choose(&terms, &task, key, None) {
         Err(Refusal::Invalid { message, suggestion }) => {
@@ -147,6 +159,37 @@ fn a_price_limit_below_what_can_be_launched_is_named_as_the_reason() {
     // With nothing to launch, the way to try it here.
     let said = refused(Some(THERE), 1, Some("10"), false);
     assert!(said.contains("runwhere run --try-locally"), "{said}");
+}
+
+#[test]
+fn a_resume_goes_on_from_the_last_run_that_left_something() {
+    let view = |job: Job, outputs: OutputState, started: bool| {
+        let mut trial = sample::trial(&job, 0);
+        trial.outputs = outputs;
+        trial.started_at = started.then(|| sample::at(1));
+        JobView { job, trials: vec![(trial, None)] }
+    };
+    let kept = OutputState::Uploaded { files: 1, bytes: 1 };
+    let nothing = OutputState::Uploaded { files: 0, bytes: 0 };
+    let failed = OutputState::Failed { reason: "lost".to_owned() };
+    let first = view(sample::job("p", 1, "llama"), kept.clone(), true);
+    let mut from = resumed(&first).unwrap();
+    let saved = from.trial.clone();
+    assert_eq!(saved, first.trials[0].0.id);
+    // Stopped before it began, lost, not collected: what the first one saved is still where to go on from.
+    for (number, outputs, started) in
+        [(2, OutputState::None, false), (3, nothing, false), (4, failed, true)]
+    {
+        let mut job = sample::job("p", number, "llama");
+        job.resumed = Some(from.clone());
+        let next = view(job, outputs, started);
+        from = resumed(&next).unwrap();
+        assert_eq!((&from.job, &from.trial), (&next.job.id, &saved));
+    }
+    let mut job = sample::job("p", 5, "llama");
+    job.resumed = Some(from);
+    let last = view(job, kept, true);
+    assert_eq!(resumed(&last).unwrap().trial, last.trials[0].0.id);
 }
 
 struct Bench {

@@ -446,6 +446,7 @@ fn job_spec(first: &TrialSpec) -> JobSpec {
         sync: None,
         checkpoint: None,
         from_step: None,
+        max_price: None,
     }
 }
 

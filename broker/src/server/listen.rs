@@ -10,11 +10,12 @@ use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, getrlimit};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -110,12 +111,20 @@ impl Server {
     /// running requests, within bounds.
     pub async fn run(self, app: App, closing: watch::Receiver<bool>) {
         let mut listening = JoinSet::new();
+        let room = Arc::new(Semaphore::new(most_connections()));
         for listener in self.listeners {
             let (app, closing, tls) = (app.clone(), closing.clone(), self.tls.clone());
-            listening.spawn(accept(listener, app, closing, tls));
+            listening.spawn(accept(listener, app, closing, tls, room.clone()));
         }
         while listening.join_next().await.is_some() {}
     }
+}
+
+/// How many connections are served at a time. The other half of the descriptors belongs to the store, the logs and the
+/// files, which strangers on the network must not be able to take.
+fn most_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
+    usize::try_from(limit).unwrap_or(usize::MAX).clamp(16, Semaphore::MAX_PERMITS)
 }
 
 /// Returns once the server is to end.
@@ -129,6 +138,7 @@ async fn accept(
     app: App,
     mut closing: watch::Receiver<bool>,
     tls: Option<TlsAcceptor>,
+    room: Arc<Semaphore>,
 ) {
     let mut connections = JoinSet::new();
     let watching = closing.clone();
@@ -137,10 +147,13 @@ async fn accept(
             biased;
             () = closed(&mut closing) => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = async {
+                let place = room.clone().acquire_owned().await;
+                listener.accept().await.map(|(stream, _)| (stream, place))
+            } => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, place) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -151,6 +164,7 @@ async fn accept(
         let _ = stream.set_nodelay(true);
         let (app, closing, tls) = (app.clone(), watching.clone(), tls.clone());
         connections.spawn(async move {
+            let _place = place;
             match tls {
                 None => serve(stream, app, closing).await,
                 Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.accept(stream)).await {

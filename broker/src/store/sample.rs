@@ -114,6 +114,7 @@ pub(crate) fn job(project: &str, number: u32, name: &str) -> Job {
             sync: None,
             checkpoint: None,
             from_step: None,
+            max_price: None,
         },
         trials: vec![trial_id(&id, 0)],
         created_at: at(i64::from(number)),

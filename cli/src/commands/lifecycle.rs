@@ -48,7 +48,10 @@ pub(super) async fn stop(name: &str, settings: &Settings, printer: &Printer) -> 
 pub(super) async fn resume(args: &ResumeArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let name = ids::job_name(&args.name)?;
     let client = Client::logged_in(settings, printer)?;
-    let body = args.from_step.map_or_else(|| json!({}), |step| json!({"from_step": step}));
+    let mut body = args.from_step.map_or_else(|| json!({}), |step| json!({"from_step": step}));
+    if let Some(limit) = args.max_price.as_deref().map(ids::Ceiling::parse).transpose()? {
+        body["max_price_per_hour"] = json!(limit.to_string());
+    }
     let key = uuid::Uuid::new_v4().to_string();
     let answer = client.post_once(&format!("/api/v1/jobs/{name}/resume"), &body, &key).await?;
     let id = View(&answer).first_text(&["new_job_id", "job_id"]).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The task file, read and checked by the broker's own rules.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use runwhere_broker::task::{ExplainedField, GpuSku, TaskErrors, TaskFile};
+use runwhere_broker::task::{ExplainedField, GpuSku, MAX_FILE_BYTES, TaskErrors, TaskFile};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -40,7 +40,11 @@ impl Task {
     /// # Errors
     /// Exit code 2 with every problem of the file.
     pub fn read(path: &Path) -> Outcome<Self> {
-        let bytes = fs::read(path).map_err(|error| match error.kind() {
+        let mut bytes = Vec::new();
+        // One byte more than is allowed, and no more of what has no end.
+        let most = MAX_FILE_BYTES as u64 + 1;
+        let read = fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+        read.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 Failure::usage("yaml_missing", texts::yaml_missing(path.display()))
                     .hint(texts::yaml_missing_hint())

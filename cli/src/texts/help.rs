@@ -199,6 +199,11 @@ pub const HELP: &[HelpEntry] = &[
         "从第 N 步继续，以 RUNW_RESUME_FROM_STEP 传给程序",
         "Continue from step N, handed to the program as RUNW_RESUME_FROM_STEP",
     ),
+    row(
+        "resume --max-price",
+        "每小时价格上限（默认沿用原任务的上限）",
+        "Highest price per hour (default: the earlier job's limit)",
+    ),
     with("delete", "删除任务记录", "Delete a job's record", "runwhere delete job llama-finetune"),
     with(
         "delete job",

@@ -164,6 +164,7 @@ impl Counter {
                 let request = ResumeRequest {
                     target: name(*number),
                     from_step: None,
+                    max_price: None,
                     overage_confirmed: false,
                     idempotency_key: Some(key.clone()),
                     request_sha256: key.clone(),
@@ -214,6 +215,7 @@ impl Counter {
                 sync: None,
                 checkpoint: None,
                 from_step: None,
+                max_price: None,
             },
             trials: (0..planned.trials).map(trial_id).collect(),
             trial_specs: Vec::new(),

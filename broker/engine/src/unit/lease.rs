@@ -188,7 +188,15 @@ impl Work<'_> {
             true => policy.agent_silence,
             false => policy.agent_lost,
         };
-        if now >= add(heard, lost_after) {
+        let mut given_up = add(heard, lost_after);
+        if let Some(wanted) = self.trial.desired_at
+            && matches!(self.trial.state, TrialState::Preparing | TrialState::Running)
+        {
+            // Nobody pays on for an agent that does not even say that it heard of the wanted end.
+            let patience = policy.stop_grace + policy.agent_silence * 4;
+            given_up = given_up.min(add(heard.max(wanted), patience));
+        }
+        if now >= given_up {
             self.execution_lost("the agent has been silent too long")?;
             return self.wake_releasing();
         }

@@ -127,6 +127,7 @@ fn job() -> Job {
             sync: None,
             checkpoint: None,
             from_step: None,
+            max_price: None,
         },
         trials: vec![trial],
         created_at: Timestamp::from_second(1_767_225_600).unwrap(),

@@ -98,6 +98,7 @@ async fn resume(
         request_sha256: request_hash(&format!("resume {target}"), &fields_hash(&body)?),
         target,
         from_step: fields.whole("from_step")?,
+        max_price: max_price(fields.text("max_price_per_hour")?.filter(|text| !text.is_empty()))?,
         overage_confirmed: fields.flag("overage_confirmed")?,
         idempotency_key: idempotency_key(&headers)?,
     };

@@ -135,14 +135,8 @@ type Sent = Result<(), Gone>;
 impl Session {
     async fn run(&mut self, token: Option<String>, wanted: Wanted) -> Sent {
         let zh = self.lang == Lang::Zh;
-        let caller = match token {
-            Some(token) => self.api.accounts.authenticate(&token).await.ok(),
-            None => None,
-        };
-        let caller = caller.filter(|caller| caller.allows(Permission::JobRead));
-        let Some(caller) = caller else {
-            let text = if zh { "未登录或 token 无效" } else { "not logged in" };
-            return self.failed("unauthorized", text).await;
+        let Some(caller) = self.caller(token.as_deref()).await else {
+            return self.stranger().await;
         };
         let found = first_trial(&self.api, &caller, &wanted.job).await;
         let Ok((report, trial)) = found else {
@@ -153,7 +147,7 @@ impl Session {
             };
             return self.failed("not_found", text).await;
         };
-        match self.follow(&caller, report, &trial, &wanted).await {
+        match self.follow(token.as_deref(), report, &trial, &wanted).await {
             Ok(sent) => sent,
             Err(LogError::Damaged(0..)) if wanted.after.is_some() => {
                 let text = if zh { "日志游标无效" } else { "not a log cursor" };
@@ -167,10 +161,23 @@ impl Session {
         }
     }
 
+    async fn caller(&self, token: Option<&str>) -> Option<Caller> {
+        let caller = self.api.accounts.authenticate(token?).await.ok()?;
+        caller.allows(Permission::JobRead).then_some(caller)
+    }
+
+    async fn stranger(&mut self) -> Sent {
+        let text = match self.lang {
+            Lang::Zh => "未登录或 token 无效",
+            Lang::En => "not logged in",
+        };
+        self.failed("unauthorized", text).await
+    }
+
     /// Sends everything until the job has ended, as one conversation. The outer error is ours.
     async fn follow(
         &mut self,
-        caller: &Caller,
+        token: Option<&str>,
         mut report: JobReport,
         trial: &TrialId,
         wanted: &Wanted,
@@ -198,7 +205,11 @@ impl Session {
         let mut said = (wire::status(&report), phase(&report));
         loop {
             changes.mark_unchanged();
-            match self.fresh(caller, &job).await {
+            // A key may be revoked, or expire, while its holder listens.
+            let Some(caller) = self.caller(token).await else {
+                return Ok(self.stranger().await);
+            };
+            match self.fresh(&caller, &job).await {
                 Ok(fresh) => report = fresh,
                 Err(Some(text)) => return Ok(self.failed("not_found", &text).await),
                 // The store failed for now: what is known still holds.
@@ -212,7 +223,7 @@ impl Session {
                 return Ok(Err(Gone));
             }
             if ended {
-                return Ok(self.end(caller, &mut follower, report).await);
+                return Ok(self.end(&caller, &mut follower, report).await);
             }
             tokio::select! {
                 () = follower.changed() => {}

@@ -89,6 +89,8 @@ pub struct ResumeRequest {
     pub target: String,
     /// Handed to the program as `RUNW_RESUME_FROM_STEP`.
     pub from_step: Option<u64>,
+    /// The highest price per hour the user accepts; without one the earlier job's.
+    pub max_price: Option<HourlyPrice>,
     /// The user has accepted an overage of the quota.
     pub overage_confirmed: bool,
     /// Repeats with the same key return the same job.

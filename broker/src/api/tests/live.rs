@@ -175,6 +175,23 @@ async fn an_end_by_another_hand_than_the_programs_is_named() {
 }
 
 #[tokio::test]
+async fn a_revoked_key_hears_nothing_more() {
+    let site = Site::new().await;
+    let trial = site.jobs.add(1, "llama", TrialState::Running).view.trials[0].0.id.clone();
+    let url = serve(&site).await;
+    let mut socket = connect(&url, &format!("job_id=llama&token={}", site.token)).await;
+    write(&site, &trial, 1, 0, "before\n").await;
+    assert_eq!(line(&mut socket).await.0, "before");
+    let accounts = &site.accounts;
+    let key = accounts.authenticate(&site.token).await.unwrap().key;
+    accounts.revoke(&key).await.unwrap();
+    write(&site, &trial, 2, 7, "after\n").await;
+    let (kind, payload) = event(&mut socket).await.unwrap();
+    assert_eq!((kind.as_str(), &payload["code"]), ("failed", &"unauthorized".into()), "{payload}");
+    assert!(event(&mut socket).await.is_none());
+}
+
+#[tokio::test]
 async fn a_shutdown_closes_without_an_end() {
     let site = Site::new().await;
     site.jobs.add(1, "llama", TrialState::Running);
