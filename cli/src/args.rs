@@ -84,6 +84,8 @@ pub enum Command {
     AgentExec(NodeArgs),
     #[command(hide = true, name = "agent-clear")]
     AgentClear(NodeArgs),
+    #[command(hide = true, name = "agent-end")]
+    AgentEnd(UserArgs),
 }
 
 #[derive(Debug, Args)]
@@ -565,6 +567,12 @@ pub struct AdminSweepArgs {
 pub struct CompletionsArgs {
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct UserArgs {
+    #[arg(long, value_name = "UID")]
+    pub uid: u32,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,9 @@ pub fn runwhere(arguments: Vec<OsString>) -> ExitCode {
     if let Command::AgentExec(args) = &cli.command {
         return ExitCode::from(commands::agent_exec(args));
     }
+    if let Command::AgentEnd(args) = &cli.command {
+        return ExitCode::from(commands::agent_end(args));
+    }
     if let Some(word) = unknown_lang_variable(&env)
         && cli.global.lang.is_none()
         && !matches!(cli.command, Command::Agent(_))

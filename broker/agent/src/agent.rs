@@ -30,7 +30,8 @@ use crate::workfolder::Folders;
 pub struct AgentOptions {
     /// Folder of this node, with `bootstrap.json` in it; the agent keeps everything there.
     pub node_dir: PathBuf,
-    /// Program and arguments that call [`crate::exec_shim`] with the same folder.
+    /// Program and arguments that call [`crate::exec_shim`] with the same folder. With `agent-end
+    /// --uid <uid>` instead the program calls [`crate::end_user`].
     pub shim: Vec<OsString>,
 }
 
@@ -197,7 +198,8 @@ impl Context {
         let same_boot = self.progress.boot_id.as_ref() == Some(&self.boot_id);
         let earlier = self.progress.started.filter(|_| same_boot);
         let uid = self.bootstrap.drop_to.map(|to| to.uid);
-        Members::new(&self.bootstrap.lease_id, now.or(earlier), uid)
+        let ender = self.options.shim.first().cloned().unwrap_or_default();
+        Members::new(&self.bootstrap.lease_id, now.or(earlier), uid, ender)
     }
 
     /// The container engine of this place.

@@ -21,7 +21,8 @@
 //!
 //! [`clear_containers`] removes the latter where an agent died with it.
 //!
-//! [`exec_shim`] is the small step between agent and user code. Linux only.
+//! [`exec_shim`] is the small step between agent and user code, [`end_user`] the end of everything
+//! that runs as one user. Linux only.
 
 mod agent;
 mod capture;
@@ -44,9 +45,11 @@ mod sweep;
 mod texts;
 mod tls;
 mod trial;
+mod user;
 mod workfolder;
 
 pub use agent::{AgentExit, AgentOptions, run};
 pub use container::clear as clear_containers;
 pub use error::AgentError;
 pub use shim::exec_shim;
+pub use user::end_user;

@@ -32,6 +32,11 @@ const BUDGET_TICK: Duration = Duration::from_millis(200);
 const ASK_FIRST_BYTES: u64 = 1 << 20;
 /// Files at least this long whose blocks hold less than half are called sparse.
 const SPARSE_BYTES: u64 = 1 << 20;
+/// Folders within folders, at most: what lies deeper is not collected, and named. A path of more
+/// could be made again on no machine.
+const MAX_DEPTH: usize = 512;
+/// Bytes of a path below the work folder, at most, so that it also fits below another one.
+const MAX_PATH: usize = 3072;
 /// Folders that only hold what the interpreter makes again.
 const IGNORED: [&str; 1] = ["__pycache__"];
 
@@ -49,6 +54,13 @@ struct Found {
 }
 
 impl Found {
+    fn skip(&mut self, path: &Path, reason: &str) {
+        if self.skipped.len() < MAX_SKIPPED {
+            let path = path.to_string_lossy().into_owned();
+            self.skipped.push(SkippedFile { path, reason: reason.to_owned() });
+        }
+    }
+
     /// Keeps what declared patterns name. Names that not every client can store are left behind.
     fn keep(&mut self, patterns: &[String]) {
         let wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
@@ -382,43 +394,52 @@ fn open_beneath(work: &Path, path: &Path, owner: Option<u32>) -> io::Result<File
 
 fn find(work: &Path, checkpoint: Option<&Path>) -> Found {
     let mut found = Found::default();
-    walk(work, Path::new(""), checkpoint, &mut found);
+    let mut folders = vec![(PathBuf::new(), 0)];
+    // A list, no recursion: how deep folders lie is the program's choice.
+    while let Some((folder, depth)) = folders.pop() {
+        for below in look(work, &folder, checkpoint, &mut found) {
+            if depth < MAX_DEPTH {
+                folders.push((below, depth + 1));
+            } else {
+                found.skip(&below, "too_deep");
+            }
+        }
+    }
     found.files.sort_by(|a, b| (!a.checkpoint, &a.name).cmp(&(!b.checkpoint, &b.name)));
     found
 }
 
-fn walk(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found) {
-    let mut skip = |path: &Path, reason: &str| {
-        if found.skipped.len() < MAX_SKIPPED {
-            let path = path.to_string_lossy().into_owned();
-            found.skipped.push(SkippedFile { path, reason: reason.to_owned() });
-        }
-    };
-    let Ok(entries) = fs::read_dir(work.join(below)) else {
-        return skip(below, "unreadable");
-    };
+/// Notes what lies in one folder and returns the folders in it.
+fn look(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found) -> Vec<PathBuf> {
     let mut folders = Vec::new();
+    let Ok(entries) = fs::read_dir(work.join(below)) else {
+        found.skip(below, "unreadable");
+        return folders;
+    };
     for entry in entries {
         let Ok(entry) = entry else {
-            skip(below, "unreadable");
+            found.skip(below, "unreadable");
             continue;
         };
         let path = below.join(entry.file_name());
         let Ok(kind) = entry.file_type() else {
-            skip(&path, "unreadable");
+            found.skip(&path, "unreadable");
             continue;
         };
-        if kind.is_dir() {
-            if !IGNORED.iter().any(|name| entry.file_name() == *name) {
-                folders.push(path);
-            }
+        if kind.is_dir() && IGNORED.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if path.as_os_str().len() > MAX_PATH {
+            found.skip(&path, "path_too_long");
+        } else if kind.is_dir() {
+            folders.push(path);
         } else if kind.is_file() {
             match path.to_str() {
                 Some(name) => {
                     let checkpoint = checkpoint.is_some_and(|folder| path.starts_with(folder));
                     found.files.push(Candidate { name: name.to_owned(), path, checkpoint });
                 }
-                None => skip(&path, "name_not_utf8"),
+                None => found.skip(&path, "name_not_utf8"),
             }
         } else {
             let reason = if kind.is_symlink() {
@@ -430,17 +451,61 @@ fn walk(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found)
             } else {
                 "device"
             };
-            skip(&path, reason);
+            found.skip(&path, reason);
         }
     }
-    for folder in folders {
-        walk(work, &folder, checkpoint, found);
-    }
+    folders
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Makes a folder in each of the last one, and a file in each of some of them.
+    fn nest(work: &Path, name: &str, depth: usize, with_file: &[usize]) {
+        let mut at = File::open(work).unwrap();
+        for level in 1..=depth {
+            rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            at = rustix::fs::openat(&at, name, flags, Mode::empty()).unwrap().into();
+            if with_file.contains(&level) {
+                let flags = OFlags::CREATE | OFlags::WRONLY;
+                rustix::fs::openat(&at, "f", flags, Mode::RUSR | Mode::WUSR).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn depth_takes_no_stack_and_what_is_too_deep_is_named() {
+        let work = tempfile::tempdir().unwrap();
+        let long = "x".repeat(255);
+        nest(work.path(), "d", 1_100, &[1, MAX_DEPTH, MAX_DEPTH + 1, 1_100]);
+        nest(work.path(), &long, 13, &[11, 12, 13]);
+        fs::write(work.path().join("top"), "").unwrap();
+        let path = work.path().to_owned();
+        let walk = std::thread::Builder::new().stack_size(96 << 10);
+        let found = walk.spawn(move || find(&path, None)).unwrap().join().unwrap();
+        let below = |name: &str, depth| format!("{}f", format!("{name}/").repeat(depth));
+        let mut expected: Vec<String> = [1, MAX_DEPTH].map(|depth| below("d", depth)).into();
+        expected.extend(["top".to_owned(), below(&long, 11)]);
+        expected.sort();
+        let names: Vec<_> = found.files.iter().map(|file| file.name.clone()).collect();
+        assert_eq!(names, expected);
+        let skipped: HashSet<(usize, &str)> =
+            found.skipped.iter().map(|file| (file.path.len(), file.reason.as_str())).collect();
+        let lengths = [
+            ((MAX_DEPTH + 1) * 2 - 1, "too_deep"),
+            (12 * 256 + 1, "path_too_long"),
+            (13 * 256 - 1, "path_too_long"),
+        ];
+        assert_eq!(skipped, lengths.into());
+        // In parts: what removes the rest has a file open for each level.
+        let (top, rest) = (work.path().join("d"), work.path().join("rest"));
+        while fs::rename(top.join("d/".repeat(500)), &rest).is_ok() {
+            fs::remove_dir_all(&top).unwrap();
+            fs::rename(&rest, &top).unwrap();
+        }
+    }
 
     #[test]
     fn a_file_of_another_user_is_not_opened() {

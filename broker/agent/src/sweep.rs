@@ -1,15 +1,20 @@
 //! Finding and ending every process of a trial: its session, and everything that carries the
 //! lease marker or runs as the lease's own user.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::protocol::LEASE_MARKER;
+use crate::user::have_user_ended;
 
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+const KILL_TICK: Duration = Duration::from_millis(10);
+/// Looks in a row that must find nobody where the trial has no user of its own: one look misses
+/// what goes on as its own child meanwhile.
+const EMPTY_LOOKS: u32 = 3;
 
 /// Which processes belong to a trial.
 #[derive(Debug, Clone)]
@@ -17,15 +22,22 @@ pub(crate) struct Members {
     marker: Vec<u8>,
     session: Option<u32>,
     uid: Option<u32>,
+    /// Program that ends everything of a user.
+    ender: OsString,
 }
 
 impl Members {
     /// `session` only where it is known to be of this boot: numbers are used again.
-    pub(crate) fn new(lease_id: &str, session: Option<u32>, uid: Option<u32>) -> Self {
+    pub(crate) fn new(
+        lease_id: &str,
+        session: Option<u32>,
+        uid: Option<u32>,
+        ender: OsString,
+    ) -> Self {
         let marker = format!("{LEASE_MARKER}={lease_id}").into_bytes();
         // The kernel's own threads are in session 0.
         let session = session.filter(|session| *session != 0);
-        Self { marker, session, uid: uid.filter(|uid| *uid != 0) }
+        Self { marker, session, uid: uid.filter(|uid| *uid != 0), ender }
     }
 
     /// Living members, without this process and its threads.
@@ -52,9 +64,7 @@ impl Members {
         if self.session.is_some() && session == self.session {
             return true;
         }
-        if self.uid.is_some()
-            && fs::metadata(format!("/proc/{pid}")).is_ok_and(|data| Some(data.uid()) == self.uid)
-        {
+        if self.uid.is_some() && user(pid) == self.uid {
             return true;
         }
         fs::read(format!("/proc/{pid}/environ"))
@@ -77,12 +87,16 @@ impl Members {
         }
     }
 
-    /// Ends all members; blocks for a bounded time. False where some are still there.
+    /// Ends all members; blocks for a bounded time. False where some may still be there.
     pub(crate) fn kill(&self) -> bool {
         let since = Instant::now();
+        let mut empty = 0;
         loop {
+            let ended = self.end_user();
             let found = self.find();
-            if found.is_empty() {
+            empty = if found.is_empty() { empty + 1 } else { 0 };
+            // With a user of its own, nobody can have been born since it was ended.
+            if empty > 0 && ended.unwrap_or(empty >= EMPTY_LOOKS) {
                 return true;
             }
             for pid in found {
@@ -91,7 +105,49 @@ impl Members {
             if since.elapsed() > KILL_LIMIT {
                 return false;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(KILL_TICK);
         }
+    }
+
+    /// Whether everything of the trial's user was ended; `None` where it has none of its own.
+    fn end_user(&self) -> Option<bool> {
+        let ended = have_user_ended(&self.ender, self.uid?);
+        Some(ended.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot end the programs of the trial's user");
+            false
+        }))
+    }
+}
+
+/// The real user id. The owner of the folder in `/proc` is another one where a program wants it so.
+fn user(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_taken_for_ended_before_the_user_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ender, runs) = (folder.path().join("ender"), folder.path().join("runs"));
+        // Stands for a helper that the user's programs have killed twice.
+        let script = format!(
+            "#!/bin/sh\necho \"$*\" >>{0}\n[ $(wc -l <{0}) -gt 2 ] || kill -9 $$\n",
+            runs.display()
+        );
+        fs::write(&ender, script).unwrap();
+        fs::set_permissions(&ender, fs::Permissions::from_mode(0o755)).unwrap();
+        // A look finds nobody of this user from the beginning.
+        let members = Members::new("none", None, Some(391_777), ender.into());
+        assert!(members.find().is_empty());
+        assert!(members.kill());
+        let expected = "agent-end --uid 391777\n".repeat(3);
+        assert_eq!(fs::read_to_string(runs).unwrap(), expected);
     }
 }

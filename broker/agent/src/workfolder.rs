@@ -1,6 +1,6 @@
 //! Filling the work folder: every file verified while it is written, nothing outside the folder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -80,11 +80,26 @@ impl Folders {
     }
 }
 
+/// The sync without what cannot lie beside the restored files: a program may have made a folder of
+/// a file, or a file of a folder, and what it made counts.
+fn beside_restored(assignment: &Assignment) -> impl Iterator<Item = &SyncFile> {
+    let restored: HashSet<&str> = assignment.restore.iter().map(|f| f.path.as_str()).collect();
+    let folders: HashSet<&str> = restored.iter().flat_map(|path| above(path)).collect();
+    assignment.sync.iter().filter(move |file| {
+        let becomes_a_folder = folders.contains(file.path.as_str());
+        let within_a_file = above(&file.path).any(|folder| restored.contains(folder));
+        !becomes_a_folder && !within_a_file
+    })
+}
+
+/// The folders that a path goes through.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
+}
+
 /// The sync of an assignment without looking at the folder.
 pub(crate) fn originals(assignment: &Assignment) -> Originals {
-    assignment
-        .sync
-        .iter()
+    beside_restored(assignment)
         .map(|file| {
             let original = Original { sha256: file.sha256, size: file.size, stamp: None };
             (file.path.clone(), original)
@@ -106,8 +121,8 @@ pub(crate) async fn prepare(
             reason: format!("cannot make the work folder: {error}"),
         })?;
     }
-    let sync = checked(&assignment.sync).map_err(failed("sync"))?;
-    let restore = checked(&assignment.restore).map_err(failed("restore"))?;
+    let sync = checked(&assignment.sync, beside_restored(assignment)).map_err(failed("sync"))?;
+    let restore = checked(&assignment.restore, &assignment.restore).map_err(failed("restore"))?;
     fetch_all(link, folders, &folders.work, sync).await.map_err(failed("sync"))?;
     // Restored files are written over the sync; so only now is the sync's own state known to count.
     fetch_all(link, folders, &folders.work, restore).await.map_err(failed("restore"))?;
@@ -123,7 +138,7 @@ pub(crate) async fn prepare(
             })?;
         }
     }
-    let restored: std::collections::HashSet<&str> =
+    let restored: HashSet<&str> =
         assignment.restore.iter().map(|file| file.path.as_str()).collect();
     let mut originals = originals(assignment);
     for (path, original) in &mut originals {
@@ -158,28 +173,38 @@ pub(crate) fn make(work: &Path, path: &Path, drop_to: Option<DropTo>) -> io::Res
 }
 
 fn give(path: &Path, to: DropTo) -> io::Result<()> {
-    std::os::unix::fs::lchown(path, Some(to.uid), Some(to.gid))?;
-    if fs::symlink_metadata(path)?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), to)?;
+    all_below(path, |path, _| std::os::unix::fs::lchown(path, Some(to.uid), Some(to.gid)))
+}
+
+/// Calls `each` with a path and everything below it, and whether that is a folder.
+fn all_below(path: &Path, each: impl Fn(&Path, bool) -> io::Result<()>) -> io::Result<()> {
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        let folder = fs::symlink_metadata(&path)?.is_dir();
+        each(&path, folder)?;
+        if folder {
+            for entry in fs::read_dir(&path)? {
+                paths.push(entry?.path());
+            }
         }
     }
     Ok(())
 }
 
-fn checked(files: &[SyncFile]) -> Result<Vec<(PathBuf, SyncFile)>, String> {
-    let mut seen = std::collections::HashSet::new();
-    files
-        .iter()
-        .map(|file| {
-            let path = safe_path(&file.path)
-                .map_err(|problem| format!("`{}`: {problem}", file.path.escape_debug()))?;
-            if !seen.insert(&file.path) {
-                return Err(format!("`{}` is there twice", file.path.escape_debug()));
-            }
-            Ok((path, file.clone()))
-        })
-        .collect()
+/// Those of a manifest that are `wanted`; all of it must be good.
+fn checked<'a>(
+    all: &[SyncFile],
+    wanted: impl IntoIterator<Item = &'a SyncFile>,
+) -> Result<Vec<(PathBuf, SyncFile)>, String> {
+    let mut seen = HashSet::new();
+    for file in all {
+        safe_path(&file.path)
+            .map_err(|problem| format!("`{}`: {problem}", file.path.escape_debug()))?;
+        if !seen.insert(&file.path) {
+            return Err(format!("`{}` is there twice", file.path.escape_debug()));
+        }
+    }
+    Ok(wanted.into_iter().map(|file| (PathBuf::from(&file.path), file.clone())).collect())
 }
 
 /// Fills the runner's folder: what the program may read and, as another user, not change.
@@ -193,7 +218,7 @@ async fn runner_folder(
     for (name, files) in [("runner", &task.files), ("profile", &task.inputs)] {
         let folder = folders.runner.join(name);
         fs::create_dir(&folder).map_err(told)?;
-        fetch_all(link, folders, &folder, checked(files)?).await?;
+        fetch_all(link, folders, &folder, checked(files, files)?).await?;
     }
     let texts =
         [(RUN_COMMAND_FILE, task.command.as_deref()), (PROFILE_FILE, task.profile.as_deref())];
@@ -207,14 +232,10 @@ async fn runner_folder(
 
 /// Lets everybody read and nobody write; only who owns a folder could replace what is in it.
 fn readable(path: &Path) -> io::Result<()> {
-    let folder = fs::symlink_metadata(path)?.is_dir();
-    fs::set_permissions(path, fs::Permissions::from_mode(if folder { 0o755 } else { 0o444 }))?;
-    if folder {
-        for entry in fs::read_dir(path)? {
-            readable(&entry?.path())?;
-        }
-    }
-    Ok(())
+    all_below(path, |path, folder| {
+        let mode = if folder { 0o755 } else { 0o444 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    })
 }
 
 async fn fetch_all(

@@ -9,7 +9,7 @@ use runwhere_engine::{
     AgentEvent, AgentOrder, EndReason, Evidence, Exit, ExitCause, LeaseState, OutputState,
     StepError, TrialState,
 };
-use runwhere_model::{Currency, ErrorKind, Metering};
+use runwhere_model::{Bootstrapping, Currency, ErrorKind, Metering};
 use rust_decimal::Decimal;
 use world::{Fault, HOUR, SETTLE, World, price};
 
@@ -272,6 +272,20 @@ fn a_program_that_cannot_be_started_ends_with_what_the_system_said() {
     assert_eq!(world.unit.trial.state, TrialState::Failed);
     assert_eq!(reason, Some(EndReason::StartFailed { detail }));
     assert_eq!(reason.map(|reason| reason.code()), Some("start_failed"));
+}
+
+#[test]
+fn a_machine_of_its_own_without_the_gpus_is_what_failed() {
+    let mut world = World::new();
+    world
+        .run_until(HOUR, |w| w.unit.lease.as_ref().is_some_and(|l| l.state == LeaseState::Booting));
+    // There is no other machine to try.
+    let lease = world.unit.lease.as_mut().unwrap();
+    lease.capabilities.bootstrapping = Bootstrapping::Direct;
+    world.agent(&AgentEvent::Booted).unwrap();
+    let (stage, detail) = ("gpu".to_owned(), "nvidia-smi cannot be started".to_owned());
+    world.agent(&AgentEvent::Failed { stage, reason: detail.clone() }).unwrap();
+    assert_eq!(world.unit.trial.end_reason, Some(EndReason::NodeFailed { detail }));
 }
 
 #[test]

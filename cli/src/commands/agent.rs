@@ -1,6 +1,6 @@
 //! The hidden commands that nodes run.
 
-use crate::args::NodeArgs;
+use crate::args::{NodeArgs, UserArgs};
 use crate::failure::Outcome;
 use crate::seams;
 
@@ -24,4 +24,10 @@ pub fn agent_clear(args: &NodeArgs) -> Outcome {
 #[must_use]
 pub fn agent_exec(args: &NodeArgs) -> u8 {
     seams::agent::exec(&args.node_dir)
+}
+
+/// Ends everything that runs as a user.
+#[must_use]
+pub fn agent_end(args: &UserArgs) -> u8 {
+    seams::agent::end(args.uid)
 }

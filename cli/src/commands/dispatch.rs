@@ -91,7 +91,7 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Agent(args) => super::agent(&args),
         // The entry runs it: its exit codes are its own.
         Command::AgentClear(args) => super::agent_clear(&args),
-        Command::AgentExec(_) => Ok(()),
+        Command::AgentExec(_) | Command::AgentEnd(_) => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ mod sync;
 mod token;
 mod version;
 
-pub use agent::{agent, agent_clear, agent_exec};
+pub use agent::{agent, agent_clear, agent_end, agent_exec};
 pub use completions::completions;
 pub use dispatch::dispatch;
 pub use version::version;

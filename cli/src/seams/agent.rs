@@ -46,3 +46,9 @@ pub fn clear(node_dir: &Path) -> Outcome {
 pub fn exec(node_dir: &Path) -> u8 {
     runwhere_agent::exec_shim(node_dir)
 }
+
+/// Ends everything that runs as a user; this process must end then.
+#[must_use]
+pub fn end(uid: u32) -> u8 {
+    runwhere_agent::end_user(uid)
+}

@@ -1,6 +1,7 @@
 //! Launching, finding and counting allocations; all of it blocking, all of it under the lock.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,6 +36,8 @@ pub(super) struct Host {
     pub(super) users: Option<Users>,
     pub(super) docker: Option<DockerRuntime>,
     pub(super) retention: Duration,
+    /// Ended allocations have left something that is not removed yet.
+    pub(super) rests: AtomicBool,
 }
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -47,17 +50,29 @@ impl Host {
         Ok(OfferSheet::complete(offers, self.machine.inventory.rejected.clone(), now))
     }
 
-    /// Takes up what an earlier server left: rests of ended allocations are removed, and our live
-    /// ones are told where the broker is.
+    /// Tells our live allocations where the broker is.
     pub(super) fn take_up(&self, broker_url: Option<&str>) -> io::Result<()> {
         let _lock = self.store.lock()?;
         let scan = self.store.scan()?;
-        for ended in scan.allocations.iter().filter(|allocation| allocation.ended()) {
-            self.store.remove_work(&ended.record);
-        }
         if let Some(url) = broker_url {
             self.tell_agents(&scan, url);
         }
+        Ok(())
+    }
+
+    /// Removes what ended allocations have left, however long that takes: one, or all of them.
+    pub(super) fn clear(&self, node: Option<&NodeId>) -> io::Result<()> {
+        let allocations = match node {
+            Some(node) => self.store.read(node)?.into_iter().collect(),
+            None => {
+                let _lock = self.store.lock_shared()?;
+                self.store.scan()?.allocations
+            }
+        };
+        for ended in allocations.iter().filter(|allocation| allocation.ended()) {
+            self.store.clear(ended);
+        }
+        self.store.empty_trash();
         Ok(())
     }
 
@@ -102,7 +117,9 @@ impl Host {
         let (kind, price) = self.admit(request)?;
         // Read under the lock: waiting for it is nobody's time.
         let now = clock.now();
-        self.store.prune(&scan, now, self.retention);
+        if !self.store.prune(&scan, now, self.retention) {
+            self.rests.store(true, Ordering::Relaxed);
+        }
         // Until the work folder shows who has the user id.
         let _ids = self.users.as_ref().map(Users::lock).transpose()?;
         let grant = self.grant(kind, price, &scan, now)?;

@@ -30,6 +30,9 @@ pub struct LocalConfig {
     pub agent_args: Vec<OsString>,
     /// Its arguments, before the folder, to remove what a dead agent left in the container engine.
     pub clear_args: Vec<OsString>,
+    /// Its arguments, before the user id, for ending everything that runs as that user. It is
+    /// started as root and must exit with 0 only when the kernel has signalled all of them.
+    pub end_user_args: Vec<OsString>,
     /// The machine's GPUs; `None` asks `nvidia-smi`.
     pub gpus: Option<GpuList>,
     /// Price of **one GPU** for one hour, above 0; an allocation of n GPUs costs n times as much.
@@ -65,6 +68,7 @@ impl LocalConfig {
             agent_program,
             agent_args: vec!["agent".into(), "--node-dir".into()],
             clear_args: vec!["agent-clear".into(), "--node-dir".into()],
+            end_user_args: vec!["agent-end".into(), "--uid".into()],
             gpus: None,
             price_per_hour: None,
             pretend: false,

@@ -11,7 +11,14 @@ use super::allocate::{Host, Known};
 use super::failure::Failure;
 use super::folder;
 use super::process::{Belongings, Member};
+use super::spawn::AgentProgram;
 use crate::clock::Clock;
+
+/// Times that processes are stopped before they are killed; new ones may turn up each time.
+const STOP_ROUNDS: u32 = 5;
+/// Looks in a row that must find nobody where an allocation has no user of its own: a single one
+/// misses what goes on as its own child meanwhile.
+const EMPTY_LOOKS: u32 = 3;
 
 /// What an end begins with.
 #[derive(Debug)]
@@ -26,6 +33,8 @@ pub(super) struct Ending {
     node: NodeId,
     agent: Option<Member>,
     belongings: Belongings,
+    /// Ends everything of its user; `None` where it has none of its own.
+    user: Option<(AgentProgram, u32)>,
     /// Seen so far: a child of the agent is still known when the agent has ended.
     known: Mutex<BTreeSet<Member>>,
 }
@@ -45,11 +54,41 @@ impl Ending {
 
     /// Kills everything of the allocation and says how many there were.
     pub(super) fn kill_all(&self) -> Result<usize, Failure> {
+        let mut left = self.kill_found()?;
+        if let Some((program, uid)) = &self.user {
+            // Once that has worked, nobody of this user can be born any more, unless of an agent
+            // that the look before has found: so the look after it misses nobody.
+            left += usize::from(!program.end_user(*uid)?);
+            left += self.kill_found()?;
+        }
+        Ok(left)
+    }
+
+    /// Looks in a row that must find nobody before nobody is left.
+    pub(super) fn empty_looks(&self) -> u32 {
+        if self.user.is_some() { 1 } else { EMPTY_LOOKS }
+    }
+
+    /// Kills what a look at all processes finds. They are stopped first: of killed ones the
+    /// children would no longer be known by their parents.
+    fn kill_found(&self) -> Result<usize, Failure> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let members = self.belongings.members(&known)?;
-        members.iter().for_each(|member| member.kill());
-        known.extend(&members);
-        Ok(members.len())
+        let mut members = self.belongings.members(&known)?;
+        let mut stopped = BTreeSet::new();
+        for _ in 0..STOP_ROUNDS {
+            let new: Vec<Member> = members.difference(&stopped).copied().collect();
+            if new.is_empty() {
+                break;
+            }
+            new.iter().for_each(|member| member.stop());
+            stopped.extend(new);
+            known.extend(&members);
+            members = self.belongings.members(&known)?;
+        }
+        stopped.extend(members);
+        stopped.iter().for_each(|member| member.kill());
+        known.extend(&stopped);
+        Ok(stopped.len())
     }
 }
 
@@ -73,7 +112,8 @@ impl Host {
             Some(_) | None => belongings.unrecorded_agent()?,
         };
         let known = Mutex::new(belongings.members(&BTreeSet::new())?);
-        Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings, known })))
+        let user = belongings.uid.map(|uid| (self.agent.clone(), uid));
+        Ok(Ended::Not(Box::new(Ending { node: node.clone(), agent, belongings, user, known })))
     }
 
     /// Removes a container that the agent could not remove itself.
@@ -89,12 +129,12 @@ impl Host {
     ) -> Result<Option<Timestamp>, Failure> {
         // Under the lock no launch can be about to start this allocation's agent.
         let _lock = self.store.lock()?;
-        if ending.kill_all()? > 0 {
+        if ending.kill_found()? > 0 {
             return Ok(None);
         }
         failpoint!("local.end.nothing_left");
         match self.store.read(&ending.node)? {
-            Some(allocation) => Ok(Some(self.store.end(&allocation, clock.now())?)),
+            Some(allocation) => Ok(Some(self.store.stop(&allocation, clock.now())?)),
             // Ended and archived by somebody else meanwhile.
             None => match self.known_end(&ending.node)? {
                 Some(at) => Ok(Some(at)),

@@ -27,6 +27,9 @@ const BOOTSTRAP_FILE: &str = "bootstrap.json";
 /// What the agent prints.
 pub(super) const AGENT_LOG: &str = "agent.log";
 
+/// Files that are removed while others wait.
+const SMALL: usize = 64;
+
 const RECORD_VERSION: u32 = 1;
 const PROTOCOL_VERSION: u32 = 1;
 
@@ -310,6 +313,28 @@ pub(super) fn strip(folder: &Path) -> io::Result<()> {
         result = result.and(removed);
     }
     result
+}
+
+/// Whether there is nothing but the record and the meter.
+pub(super) fn is_stripped(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if ![RECORD_FILE, METER_FILE].iter().any(|kept| name == *kept) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes a folder without folders; false where that did not work.
+pub(super) fn remove_small(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    for entry in entries.take(SMALL) {
+        if !entry.is_ok_and(|entry| fs::remove_file(entry.path()).is_ok()) {
+            return false;
+        }
+    }
+    fs::remove_dir(folder).is_ok()
 }
 
 fn damaged(reason: &'static str) -> io::Error {

@@ -22,6 +22,37 @@ pub(super) struct Gpu {
     pub(super) raw: String,
 }
 
+/// Why jobs will not find the GPUs that the operator states; `None` where they will. `program` is
+/// that of the driver, `nvidia-smi`, which the agent asks before each job.
+pub(super) async fn driver_problem(
+    program: &str,
+    wanted: usize,
+    clock: &dyn Clock,
+) -> Option<String> {
+    let output = Command::new(program)
+        .args(["--query-gpu=uuid", "--format=csv,noheader"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::select! {
+        biased;
+        output = output => output,
+        () = clock.sleep(DETECTION_LIMIT) => return Some(format!("{program} gives no answer")),
+    };
+    match output {
+        Err(error) => Some(format!("{program} cannot be started ({error})")),
+        Ok(output) if !output.status.success() => {
+            Some(format!("{program} failed ({})", output.status))
+        }
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let shown = text.lines().filter(|line| !line.trim().is_empty()).count();
+            (shown < wanted).then(|| format!("{program} shows {shown}"))
+        }
+    }
+}
+
 /// The GPUs, and what was found but is not known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
@@ -121,6 +152,29 @@ fn gpu(line: &str) -> Result<Gpu, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn stated_gpus_that_no_driver_shows_are_a_problem() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let driver = |script: &str| {
+            let path = folder.path().join(script.len().to_string());
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let clock = crate::clock::SystemClock;
+        for (program, part) in [
+            ("/no/such/nvidia-smi".to_owned(), Some("cannot be started")),
+            (driver("exit 9"), Some("failed (exit status: 9)")),
+            (driver("echo GPU-1"), Some("shows 1")),
+            (driver("echo GPU-1; echo GPU-2"), None),
+        ] {
+            let problem = driver_problem(&program, 2, &clock).await;
+            assert_eq!(problem.is_some(), part.is_some(), "{problem:?}");
+            assert!(problem.unwrap_or_default().contains(part.unwrap_or_default()));
+        }
+    }
 
     #[test]
     fn maps_what_is_known_and_shows_what_is_not() {

@@ -17,6 +17,7 @@ mod meter;
 mod offers;
 mod process;
 mod provider;
+mod shared;
 mod spawn;
 mod store;
 #[cfg(test)]

@@ -161,6 +161,11 @@ impl Member {
         self.signal(Signal::TERM);
     }
 
+    /// Stops it where it is: it makes no child and loses none.
+    pub(super) fn stop(self) {
+        self.signal(Signal::STOP);
+    }
+
     /// Ends it.
     pub(super) fn kill(self) {
         self.signal(Signal::KILL);

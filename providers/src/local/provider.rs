@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,12 +13,13 @@ use runwhere_model::{
     MeterStart, Metering, NodeId, NodeList, NodeState, OfferScope, OfferSheet, Period,
     ProviderError, ProviderId, SourceTerms, StopEffect, Terminated, UsageRecords,
 };
+use tokio::sync::oneshot;
 
 use super::allocate::Host;
 use super::config::{LocalConfig, LocalError, SAMPLE_PRICE};
 use super::ending::{Ended, Ending};
 use super::failure::{Failure, lost};
-use super::gpus::Inventory;
+use super::gpus::{self, Inventory};
 use super::offers::Machine;
 use super::process;
 use super::spawn::AgentProgram;
@@ -28,6 +30,8 @@ use crate::provider::{OfferSource, Provider, Result};
 
 /// Between two looks at a process that was asked to end.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long an end waits for the removal of what is left.
+const CLEAR_WAIT: Duration = Duration::from_secs(3);
 /// How long killed processes may take to disappear before the end is only "requested".
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
@@ -53,7 +57,17 @@ impl Local {
             return Err(LocalError::Processes);
         }
         let inventory = match &config.gpus {
-            Some(list) => Inventory::configured(list),
+            Some(list) => {
+                let wanted = list.entries().iter().map(|(_, count)| *count as usize).sum();
+                if let Some(problem) = gpus::driver_problem("nvidia-smi", wanted, &*clock).await {
+                    tracing::warn!(
+                        "[local] gpus in config.toml says that this machine has {wanted} GPUs, but \
+                         {problem}: until that is mended, each job on them fails before its program \
+                         is started. To try things out without GPUs use --try-locally"
+                    );
+                }
+                Inventory::configured(list)
+            }
             None => Inventory::detect(&*clock).await,
         };
         let root = config.root_dir.clone();
@@ -94,11 +108,13 @@ impl Local {
                 program: config.agent_program,
                 args: config.agent_args,
                 clear_args: config.clear_args,
+                end_user_args: config.end_user_args,
             },
             deployment: config.deployment,
             users,
             docker: config.docker,
             retention: config.retention,
+            rests: AtomicBool::new(false),
         };
         let host = Arc::new(host);
         {
@@ -118,7 +134,11 @@ impl Local {
                 .and_then(|told| told)
                 .map_err(|source| LocalError::Root { path: config.root_dir, source })?;
         }
-        Ok(Self { capabilities: capabilities(), host, clock, stop_grace: config.stop_grace })
+        let local =
+            Self { capabilities: capabilities(), host, clock, stop_grace: config.stop_grace };
+        // What a crash has left of ended allocations.
+        local.clear(None).await;
+        Ok(local)
     }
 
     /// The folder of the allocations.
@@ -129,6 +149,35 @@ impl Local {
     fn failed(&self, operation: &'static str) -> impl Fn(Failure) -> ProviderError {
         let provider = self.id().clone();
         move |failure| failure.at(provider.clone(), operation)
+    }
+
+    /// Removes what ended allocations have left: one, or all of them. Comes back when that is done
+    /// or takes long; it goes on then, and with the next server where this one ends before.
+    async fn clear(&self, node: Option<&NodeId>) {
+        let done = self.start_clear(node);
+        tokio::select! {
+            biased;
+            _ = done => {}
+            () = self.clock.sleep(CLEAR_WAIT) => {
+                tracing::info!("what an ended allocation has left is still being removed");
+            }
+        }
+    }
+
+    fn start_clear(&self, node: Option<&NodeId>) -> oneshot::Receiver<()> {
+        let (host, node) = (Arc::clone(&self.host), node.cloned());
+        let (sender, done) = oneshot::channel();
+        // A thread that nobody waits for: neither the runtime nor the process ends later for it.
+        let started = std::thread::Builder::new().name("local-clear".to_owned()).spawn(move || {
+            if let Err(error) = host.clear(node.as_ref()) {
+                tracing::warn!(%error, "cannot look for what ended allocations have left");
+            }
+            drop(sender);
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "what an ended allocation has left is removed later");
+        }
+        done
     }
 
     async fn work<T: Send + 'static>(
@@ -213,7 +262,12 @@ impl Provider for Local {
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Launched> {
         let request = request.clone();
-        self.work("launch", move |host, clock| host.launch(&request, clock)).await
+        let launched = self.work("launch", move |host, clock| host.launch(&request, clock)).await;
+        if self.host.rests.swap(false, Ordering::Relaxed) {
+            // Goes on by itself.
+            drop(self.start_clear(None));
+        }
+        launched
     }
 
     async fn find(&self, lease: &LeaseId) -> Result<Found> {
@@ -246,12 +300,14 @@ impl Provider for Local {
             }
         }
         let deadline = self.clock.now().checked_add(KILL_LIMIT).unwrap_or(Timestamp::MAX);
+        let mut empty_looks = 0;
         loop {
             let shared = Arc::clone(&ending);
             let left = self
                 .work("terminate", move |_, _| shared.kill_all().map_err(Failure::possible))
                 .await?;
-            if left == 0 {
+            empty_looks = if left == 0 { empty_looks + 1 } else { 0 };
+            if empty_looks >= ending.empty_looks() {
                 let shared = Arc::clone(&ending);
                 self.work("terminate", move |host, _| {
                     host.clear_container(&shared).map_err(Failure::possible)
@@ -264,8 +320,10 @@ impl Provider for Local {
                     })
                     .await?;
                 if let Some(stopped_at) = ended {
+                    self.clear(Some(node)).await;
                     return Ok(Terminated::Gone { stopped_at: Some(stopped_at) });
                 }
+                empty_looks = 0;
             }
             if self.clock.now() >= deadline {
                 tracing::warn!(%node, left, "killed processes do not end; the node is kept");

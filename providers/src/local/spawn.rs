@@ -28,6 +28,10 @@ const PASSED_ON: [&str; 10] = [
     "LD_LIBRARY_PATH",
 ];
 
+/// A user's programs can stop the helper that ends them, in the instant in which it is theirs.
+const END_LIMIT: Duration = Duration::from_secs(2);
+const END_LOOK: Duration = Duration::from_millis(2);
+
 /// The agent's program and its arguments before the folder.
 #[derive(Clone, Debug)]
 pub(super) struct AgentProgram {
@@ -35,6 +39,8 @@ pub(super) struct AgentProgram {
     pub(super) args: Vec<OsString>,
     /// The same, for removing a dead agent's container.
     pub(super) clear_args: Vec<OsString>,
+    /// Before a user id, for ending everything that runs as that user.
+    pub(super) end_user_args: Vec<OsString>,
 }
 
 /// The agent keeps this file in its folder for as long as it may have a container.
@@ -119,5 +125,46 @@ impl AgentProgram {
             tracing::warn!(%error, "an ended agent will stay a zombie until this server ends");
         }
         Ok(process)
+    }
+
+    /// Ends every process of a user at one stroke: none of them can be born meanwhile, and none of
+    /// them makes a child any more. False where they have kept the helper from it.
+    pub(super) fn end_user(&self, uid: u32) -> io::Result<bool> {
+        let failed = |what: &dyn std::fmt::Display| {
+            let program = self.program.display();
+            io::Error::other(format!(
+                "cannot end the programs of user {uid} with {program}: {what}"
+            ))
+        };
+        let mut helper = Command::new(&self.program)
+            .args(&self.end_user_args)
+            .arg(uid.to_string())
+            .env_clear()
+            .envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        let since = Instant::now();
+        loop {
+            match helper.try_wait()? {
+                Some(status) => {
+                    return match status.code() {
+                        Some(0) => Ok(true),
+                        // Killed.
+                        None => Ok(false),
+                        Some(_) => Err(failed(&status)),
+                    };
+                }
+                None if since.elapsed() > END_LIMIT => {
+                    helper.kill()?;
+                    helper.wait()?;
+                    return Ok(false);
+                }
+                None => std::thread::sleep(END_LOOK),
+            }
+        }
     }
 }

@@ -16,8 +16,9 @@ use runwhere_failpoint::failpoint;
 use runwhere_model::{LaunchRequest, LeaseId, NodeId};
 
 use super::archive::{self, Remains};
-use super::folder::{self, Allocation, Grant, Record};
+use super::folder::{self, Allocation, Grant};
 use super::meter::{self, Reading};
+use super::shared;
 use super::tree::remove_tree;
 use super::work;
 
@@ -28,6 +29,8 @@ const RECORDS_FOLDER: &str = "records";
 const NODE_PREFIX: &str = "node-";
 /// Folders that are being filled or thrown away; nobody's once the lock is free.
 const SCRATCH_PREFIX: &str = ".scratch-";
+/// Folders that are only to be removed, by whoever comes by, without the lock.
+const TRASH_PREFIX: &str = ".trash-";
 /// Ended allocations that are still shown, at most; the oldest go first.
 const MOST_TOMBSTONES: usize = 1000;
 /// Looks at a busy lock before giving up, 5 ms apart: 15 s.
@@ -267,12 +270,13 @@ impl Store {
             }
         }
         // From here on it is nobody's; a rest is swept later.
-        let _ = remove_tree(&scratch);
+        let _ = self.throw_away(&scratch, node.as_str());
         Ok(())
     }
 
-    /// Ends an allocation of which no process is left. Under the lock. Returns when it ended.
-    pub(super) fn end(&self, allocation: &Allocation, now: Timestamp) -> io::Result<Timestamp> {
+    /// Ends an allocation of which no process is left: it holds nothing of the machine any more but
+    /// what [`clear`](Self::clear) removes. Under the lock. Returns when it ended.
+    pub(super) fn stop(&self, allocation: &Allocation, now: Timestamp) -> io::Result<Timestamp> {
         let folder = self.folder(&allocation.record.node);
         let stopped_at = match allocation.meter.stopped_at {
             Some(at) => at,
@@ -285,30 +289,57 @@ impl Store {
                 at
             }
         };
+        Ok(stopped_at)
+    }
+
+    /// Removes what an ended allocation has left: that can take as long as its programs wanted, so
+    /// nobody may hold the lock for it. Its user id is taken until then, as its work folder shows.
+    /// Failures are for the log; it is tried again.
+    pub(super) fn clear(&self, allocation: &Allocation) {
+        let record = &allocation.record;
+        let folder = self.folder(&record.node);
+        let Some(_held) = hold(&folder) else { return };
         if let Err(error) = folder::strip(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "cannot remove an ended allocation's files");
         }
         failpoint!("local.end.stripped");
-        self.remove_work(&allocation.record);
+        let Some(work_dir) = &record.work_dir else { return };
+        if let Some(uid) = record.uid
+            && work_dir.exists()
+        {
+            shared::clear(uid);
+        }
+        if let Err(error) = work::remove(work_dir, &record.node) {
+            tracing::warn!(folder = %work_dir.display(), %error, "cannot remove a work folder; it is tried again");
+        }
         failpoint!("local.end.work_removed");
-        Ok(stopped_at)
     }
 
-    /// Removes the work folder of an ended allocation, if it has one; false where that failed.
-    pub(super) fn remove_work(&self, record: &Record) -> bool {
-        let Some(work_dir) = &record.work_dir else { return true };
-        match work::remove(work_dir, &record.node) {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(folder = %work_dir.display(), %error, "cannot remove a work folder; it is tried again");
-                false
+    /// Whether nothing is left of an ended allocation but its record and its meter.
+    fn is_cleared(&self, allocation: &Allocation) -> bool {
+        let work = allocation.record.work_dir.as_ref();
+        folder::is_stripped(&self.folder(&allocation.record.node)).unwrap_or(false)
+            && work.is_none_or(|work| work.try_exists().is_ok_and(|exists| !exists))
+    }
+
+    /// Removes what nobody's folders hold. Without the lock, as it can take long.
+    pub(super) fn empty_trash(&self) {
+        let Ok(entries) = fs::read_dir(&self.root) else { return };
+        for entry in entries.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(TRASH_PREFIX.as_bytes())
+                && let Some(_held) = hold(&entry.path())
+                && let Err(error) = remove_tree(&entry.path())
+            {
+                tracing::warn!(folder = %entry.path().display(), %error, "cannot remove a folder");
             }
         }
     }
 
     /// Sweeps rests of crashes, and archives ended allocations that were shown long enough. Under
-    /// the lock. Failures are for the log: no launch fails for them.
-    pub(super) fn prune(&self, scan: &Scan, now: Timestamp, retention: Duration) {
+    /// the lock. Failures are for the log: no launch fails for them. False where something is to be
+    /// removed first, without the lock.
+    pub(super) fn prune(&self, scan: &Scan, now: Timestamp, retention: Duration) -> bool {
+        let mut clear = true;
         if let Err(error) = self.sweep_scratch() {
             tracing::warn!(%error, "cannot sweep the folder of the allocations");
         }
@@ -320,17 +351,21 @@ impl Store {
             .into_iter()
             .enumerate()
             .filter(|(rank, (_, remains))| *rank >= MOST_TOMBSTONES || remains.stopped_at < horizon)
-            // Whose work folder resists is kept: only the record says where that is.
-            .filter(|(_, (allocation, _))| self.remove_work(&allocation.record))
+            // Of which something is left is kept: only the record says where that is.
+            .filter(|(_, (allocation, _))| {
+                let cleared = self.is_cleared(allocation);
+                clear &= cleared;
+                cleared
+            })
             .map(|(_, (_, remains))| remains)
             .collect();
         if due.is_empty() {
-            return;
+            return clear;
         }
         // The meter is in the archive before its folder goes.
         if let Err(error) = archive::append(&self.root, &due) {
             tracing::warn!(%error, "cannot archive meters; their folders stay");
-            return;
+            return clear;
         }
         for remains in &due {
             self.remembered().remove(&remains.node);
@@ -338,21 +373,39 @@ impl Store {
                 tracing::warn!(node = %remains.node, %error, "cannot remove an archived allocation");
             }
         }
+        clear
     }
 
     fn sweep_scratch(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some(node) = name.to_string_lossy().strip_prefix(SCRATCH_PREFIX) {
+            if let Some(name) = name.to_string_lossy().strip_prefix(SCRATCH_PREFIX) {
                 let record = folder::read_record(&folder::record_of(&entry.path()))?;
-                if let (Some(record), Ok(node)) = (record, NodeId::new(node)) {
+                if let (Some(record), Ok(node)) = (record, NodeId::new(name)) {
                     record.work_dir.map_or(Ok(()), |work_dir| work::remove(&work_dir, &node))?;
                 }
-                remove_tree(&entry.path())?;
+                self.throw_away(&entry.path(), name)?;
             }
         }
         Ok(())
+    }
+
+    /// Gives up a folder that nobody knows any more; [`empty_trash`](Self::empty_trash) removes it
+    /// where it is not small.
+    fn throw_away(&self, folder: &Path, name: &str) -> io::Result<()> {
+        // Most hold a few files and nothing else.
+        if fs::remove_dir(folder).is_ok() || folder::remove_small(folder) {
+            return Ok(());
+        }
+        let mut number = 0;
+        loop {
+            let target = self.root.join(format!("{TRASH_PREFIX}{name}-{number}"));
+            if !target.try_exists()? {
+                return fs::rename(folder, target);
+            }
+            number += 1;
+        }
     }
 
     fn records(&self) -> PathBuf {
@@ -369,6 +422,17 @@ impl Store {
 
     fn sync(&self) -> io::Result<()> {
         File::open(&self.root)?.sync_all()
+    }
+}
+
+/// Held by whoever removes what is in a folder; `None` while somebody else does, or where there is
+/// none.
+fn hold(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        // A file system without locks: at worst two do the same.
+        Ok(()) | Err(TryLockError::Error(_)) => Some(file),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The local machine against the suite and against crashes. The agent is a small shell script.
 
 mod crashes;
+mod rests;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -80,6 +81,12 @@ fn lease(number: u32) -> LeaseId {
     LeaseId::new(format!("lease-{}-{test}-{number}", std::process::id())).unwrap()
 }
 
+/// Ends what runs as a user the way an agent's program does it; here a shell stands for that.
+fn end_user_args() -> Vec<std::ffi::OsString> {
+    let become_it = r#"exec setpriv --reuid="$0" --regid="$0" --clear-groups sh -c "$END""#;
+    vec!["-c".into(), format!("END='kill -s KILL -- -1' && export END && {become_it}").into()]
+}
+
 /// Sets `lease` in an agent's script.
 const READ_LEASE: &str =
     r#"lease=$(sed -n 's/.*"lease_id":"\([^"]*\)".*/\1/p' "$1/bootstrap.json")"#;
@@ -143,6 +150,11 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("never came: {what}");
+}
+
+/// What ended allocations leave is removed in the background.
+async fn gone(path: &Path) {
+    until(&format!("{} goes", path.display()), async || (!path.exists()).then_some(())).await;
 }
 
 /// A process id that the agent's script wrote down.
@@ -444,6 +456,7 @@ async fn each_allocation_has_a_user_of_its_own_that_is_ended_with_it() {
     let bench = bench(script, |config| {
         config.deployment = ours();
         config.drop_to = Some(range);
+        config.end_user_args = end_user_args();
         config.gpus = Some("a100-80g:3".parse().unwrap());
     })
     .await;
@@ -481,12 +494,14 @@ async fn each_allocation_has_a_user_of_its_own_that_is_ended_with_it() {
         .beside(|config| {
             config.deployment = ours();
             config.drop_to = Some(range);
+            config.end_user_args = end_user_args();
         })
         .await;
-    assert!(!work(&running[0].0).exists() && work(&running[1].0).exists());
+    gone(&work(&running[0].0)).await;
+    assert!(work(&running[1].0).exists());
     end_all(&beside).await;
     assert!(!runs(running[1].1));
-    assert!(!work_root.exists());
+    gone(work_root).await;
     assert!(other.exists());
     std::fs::remove_dir_all(other).unwrap();
 }

@@ -143,7 +143,13 @@ impl Users {
             if !ours(&root).unwrap_or(false) {
                 continue;
             }
-            for entry in fs::read_dir(&root)?.flatten() {
+            let entries = match fs::read_dir(&root) {
+                Ok(entries) => entries,
+                // It went with the last work folder in it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for entry in entries.flatten() {
                 ids.extend(entry.metadata().ok().map(|data| data.gid()).filter(|id| *id != 0));
             }
         }
@@ -154,10 +160,15 @@ impl Users {
 /// Makes a work folder, unless it is there already.
 pub(super) fn make(folder: &Path, id: u32) -> io::Result<()> {
     let Some(root) = folder.parent() else { return Err(refused("it has no folder above it")) };
-    Users { ids: UidRange { first: id, count: 1 }, root: root.to_owned() }.ensure_root()?;
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    let users = Users { ids: UidRange { first: id, count: 1 }, root: root.to_owned() };
+    // Whoever removes the last work folder at this moment removes the root with it.
+    for last in [false, false, true] {
+        users.ensure_root()?;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !last => {}
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => break,
+        }
     }
     if !ours(folder)? {
         return Err(refused("it is a link, or belongs to somebody else"));

@@ -1,14 +1,21 @@
 //! The agent as a program of its own, for nodes that need nothing else of runwhere:
-//! `runwhere-agent agent --node-dir DIR`. It calls itself as `agent-exec` to start user code.
+//! `runwhere-agent agent --node-dir DIR`. It calls itself as `agent-exec` to start user code and as
+//! `agent-end` to end all of a user's.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use runwhere_agent::{AgentExit, AgentOptions, clear_containers, exec_shim, run};
+use runwhere_agent::{AgentExit, AgentOptions, clear_containers, end_user, exec_shim, run};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [command, flag, node_dir] = arguments.as_slice() else { return usage() };
+    if command == "agent-end" {
+        return match (flag.to_str(), node_dir.to_str().and_then(|uid| uid.parse().ok())) {
+            (Some("--uid"), Some(uid)) => ExitCode::from(end_user(uid)),
+            _ => usage(),
+        };
+    }
     if flag != "--node-dir" {
         return usage();
     }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use runwhere_agent::protocol::{Desired, EventKind, ExitReason, LogStream};
+use runwhere_agent::protocol::{Desired, DropTo, EventKind, ExitReason, LogStream};
 
 use crate::broker::{Broker, Fault, Seen, log_of};
-use crate::node::{Node, Setup, file, shell, wait_until};
+use crate::node::{Node, Setup, file, is_free, make_chain, make_lock, shell, wait_until};
 
 fn has(seen: &Seen, kind: impl Fn(&EventKind) -> bool) -> Option<()> {
     seen.events.iter().any(|event| kind(&event.kind)).then_some(())
@@ -86,6 +86,28 @@ fn children_that_hold_the_pipes_do_not_hold_the_log() {
     assert!(since.elapsed() < Duration::from_secs(20));
     assert_eq!(log_of(&broker, LogStream::Stdout), b"last words\n");
     assert_eq!(node.processes(), [] as [u32; 0]);
+}
+
+#[test]
+fn what_goes_on_as_its_own_child_is_ended_with_its_user() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("skipped what_goes_on_as_its_own_child_is_ended_with_its_user: needs root");
+        return;
+    }
+    let text = "\"$PLACE/chain\" \"$PLACE/held\" 50; echo ready";
+    let broker = Broker::start(shell(text), Vec::new());
+    let to = DropTo { uid: 54_322, gid: 54_322 };
+    let mut node = Node::new(&broker, &Setup { drop_to: Some(to), ..Setup::default() });
+    make_chain(&node.outside("chain"));
+    make_lock(&node.outside("held"));
+    broker.seen(|seen| {
+        let env = &mut seen.assignment.as_mut().unwrap().env;
+        env.insert("PLACE".to_owned(), node.outside("").display().to_string());
+    });
+    node.agent();
+    broker.wait("done", done);
+    assert_eq!(log_of(&broker, LogStream::Stdout), b"ready\n");
+    assert!(is_free(&node.outside("held")));
 }
 
 #[test]

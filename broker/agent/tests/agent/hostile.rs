@@ -74,6 +74,37 @@ fn a_file_that_is_also_a_folder_is_refused() {
 }
 
 #[test]
+fn restored_files_take_the_place_of_the_sync() {
+    // The earlier program has made a folder of a file, and a file of a folder.
+    let mut assignment = shell("cat a/b d keep; rm -r a; printf old >a");
+    assignment.sync = vec![
+        file("a", b"old"),
+        file("d/x", b"old"),
+        file("d/y/z", b"old"),
+        file("keep", b"keep"),
+        file("ab", b"old"),
+    ];
+    assignment.restore = vec![file("a/b", b"new "), file("d", b"file ")];
+    let blobs = ["old", "keep", "new ", "file "].map(|text| text.as_bytes().to_vec());
+    let broker = Broker::start(assignment, blobs.to_vec());
+    let mut node = Node::new(&broker, &Setup::default());
+    node.agent();
+    broker.wait("done", done);
+    assert_eq!(failure(&broker), None);
+    assert_eq!(log_of(&broker, LogStream::Stdout), b"new file keep");
+    let mut outputs: Vec<String> = broker.seen(|seen| {
+        let path = |event: &runwhere_agent::protocol::Event| match &event.kind {
+            EventKind::Output { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        seen.events.iter().filter_map(path).collect()
+    });
+    outputs.sort();
+    // What was left out of the sync is new where the program makes it, whatever is in it.
+    assert_eq!(outputs, ["a", "d"]);
+}
+
+#[test]
 fn output_beyond_the_cap_is_counted_and_does_not_stall() {
     let mut assignment = shell("head -c 3000000 /dev/zero; echo end >&2");
     assignment.max_log_bytes = 1_000_000;

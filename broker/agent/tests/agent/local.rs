@@ -16,7 +16,7 @@ use runwhere_providers::{Clock, Provider, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::broker::{Broker, TOKEN};
-use crate::node::{shell, wait_until};
+use crate::node::{is_free, make_chain, make_lock, shell, wait_until};
 
 // Stubborn processes that note their ids: a child in a session of its own, one whose parent has
 // ended at once, and the program itself.
@@ -24,6 +24,7 @@ const PROGRAM: &str = r#"
     stubborn='trap "" TERM HUP INT; echo $$ >"$0.pid"; while :; do sleep 1; done'
     setsid sh -c "$stubborn" child &
     (setsid sh -c "$stubborn" orphan &)
+    [ -z "$CHAIN" ] || "$CHAIN/chain" "$CHAIN/held" 50
     [ -z "$BARE" ] || (env -i PATH="$PATH" setsid sh -c "$stubborn" bare &)
     echo $$ >main.pid
     trap '' TERM
@@ -153,10 +154,21 @@ fn bystander(bench: &Bench) -> Child {
 
 fn check_end(bench: &Bench, kill_agent: bool) {
     let mut bystander = bystander(bench);
+    let chain = bench.temp.path().to_owned();
+    if bench.own_user {
+        // Goes on as its own child, faster than anybody looks.
+        make_chain(&chain.join("chain"));
+        make_lock(&chain.join("held"));
+        bench.broker.seen(|seen| {
+            let env = &mut seen.assignment.as_mut().unwrap().env;
+            env.insert("CHAIN".to_owned(), chain.display().to_string());
+        });
+    }
     let node = bench.launch();
     let pids = bench.pids(&node);
     let agent = bench.agent(&node);
     assert_eq!(running(&pids), bench.names);
+    assert!(!bench.own_user || !is_free(&chain.join("held")));
     if kill_agent {
         kill(agent);
         wait_until("the node stops", || bench.phase(&node) == NodePhase::Stopped);
@@ -167,7 +179,8 @@ fn check_end(bench: &Bench, kill_agent: bool) {
     bench.end(&node);
     assert_eq!(running(&pids), [] as [&str; 0]);
     assert!(!runs(agent));
-    assert!(!bench.work(&node).exists());
+    assert!(!bench.own_user || is_free(&chain.join("held")));
+    wait_until("the work folder is gone", || !bench.work(&node).exists());
     assert!(runs(bystander.id()));
     bystander.kill().unwrap();
     bystander.wait().unwrap();

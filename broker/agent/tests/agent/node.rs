@@ -167,6 +167,25 @@ impl Drop for Node {
     }
 }
 
+/// The program of `chain.c`, for everybody to run, at a path.
+pub(crate) fn make_chain(path: &Path) {
+    let source = path.with_extension("c");
+    fs::write(&source, include_str!("chain.c")).unwrap();
+    let made = Command::new("cc").arg("-o").arg(path).arg(&source).status().unwrap();
+    assert!(made.success());
+}
+
+/// A file that every user may lock, at a path.
+pub(crate) fn make_lock(path: &Path) {
+    fs::write(path, "").unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+}
+
+/// Whether nobody holds a lock on a file: no process that has inherited it is left.
+pub(crate) fn is_free(path: &Path) -> bool {
+    fs::File::open(path).unwrap().try_lock().is_ok()
+}
+
 /// Waits until `condition` holds.
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

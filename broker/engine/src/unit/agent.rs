@@ -169,6 +169,8 @@ impl Work<'_> {
                 }
                 let end = match stage.as_str() {
                     "spawn" => EndReason::StartFailed { detail: reason.clone() },
+                    // Nothing is wrong with the work folder: the machine lacks what was asked for.
+                    "gpu" => EndReason::NodeFailed { detail: reason.clone() },
                     _ => EndReason::PrepareFailed { detail: format!("{stage}: {reason}") },
                 };
                 // After user code had begun, "failed before it began" cannot be true.
