@@ -115,6 +115,8 @@ fn seen(node: u8, label: Option<u8>, created: Option<i64>) -> SeenNode {
             reason: None,
             cause: None,
             billed_price: None,
+            region: None,
+            zone: None,
         },
         deployment: Some(DeploymentId::new("ours").unwrap()),
         lease: label.map(lease_id),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{DeploymentId, LeaseId, NodeId};
+use crate::key::OfferKey;
 use crate::price::HourlyPrice;
 
 /// Where a node is in its life, by the provider's own answer.
@@ -58,6 +59,23 @@ pub struct NodeState {
     pub cause: Option<EndCause>,
     /// What the provider says it charges, where it says so.
     pub billed_price: Option<HourlyPrice>,
+    /// The region it is in, by the provider's own name, where the answer says so.
+    #[serde(default)]
+    pub region: Option<String>,
+    /// The zone it is in, by the provider's own name, where the answer says so.
+    #[serde(default)]
+    pub zone: Option<String>,
+}
+
+impl NodeState {
+    /// Whether the provider says that the node is in another region or zone than its offer names.
+    pub fn is_elsewhere(&self, offer: &OfferKey) -> bool {
+        let differs = |stated: &Option<String>, wanted: &Option<String>| match (stated, wanted) {
+            (Some(stated), Some(wanted)) => !stated.eq_ignore_ascii_case(wanted),
+            _ => false,
+        };
+        differs(&self.region, &offer.region) || differs(&self.zone, &offer.zone)
+    }
 }
 
 /// A node in a listing.

@@ -430,5 +430,7 @@ fn state(allocation: &Allocation) -> io::Result<NodeState> {
         reason: reason.map(str::to_owned),
         cause: None,
         billed_price: Some(allocation.record.price),
+        region: None,
+        zone: None,
     })
 }

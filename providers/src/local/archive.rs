@@ -47,6 +47,8 @@ impl Remains {
             reason: None,
             cause: None,
             billed_price: Some(self.price),
+            region: None,
+            zone: None,
         }
     }
 }

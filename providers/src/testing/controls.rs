@@ -43,6 +43,11 @@ impl SimCloud {
         self.change_offer(key, |offer| offer.price = price);
     }
 
+    /// From now on machines are made in this region, whatever region is asked for; `None` = as asked.
+    pub fn land_in(&self, region: Option<&str>) {
+        self.world().lands_in = region.map(str::to_owned);
+    }
+
     /// Changes how many of an offer can live at a time.
     pub fn set_stock(&self, key: &OfferKey, stock: u32) {
         self.change_offer(key, |offer| offer.stock = stock);

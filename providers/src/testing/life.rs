@@ -22,6 +22,8 @@ pub(super) struct SimNode {
     pub(super) lease: LeaseId,
     pub(super) token: String,
     pub(super) offer: OfferKey,
+    pub(super) region: Option<String>,
+    pub(super) zone: Option<String>,
     pub(super) price: HourlyPrice,
     pub(super) created_at: Timestamp,
     /// When the cloud will take it back, once that is said.
@@ -58,6 +60,8 @@ impl SimNode {
             lease: request.lease.clone(),
             token: request.token.clone(),
             offer: request.offer.clone(),
+            region: request.offer.region.clone(),
+            zone: request.offer.zone.clone(),
             price,
             created_at: now,
             reclaim_at: None,

@@ -277,6 +277,9 @@ impl SimCloud {
         for _ in 0..=extra {
             let id = world.next_id();
             let mut node = SimNode::new(id.clone(), request, price, now);
+            if let Some(region) = &world.lands_in {
+                (node.region, node.zone) = (Some(region.clone()), None);
+            }
             if fails {
                 node.fail(now, self.profile.delays.boot);
             } else {
@@ -375,6 +378,8 @@ impl SimCloud {
             reason: why.map(|(_, words)| words.to_owned()),
             cause: why.map(|(cause, _)| cause),
             billed_price: Some(node.price),
+            region: node.region.clone(),
+            zone: node.zone.clone(),
         })
     }
 

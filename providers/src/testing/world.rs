@@ -18,6 +18,8 @@ pub(super) struct World {
     pub(super) launched_at: Vec<Timestamp>,
     pub(super) touched_foreign: Vec<NodeId>,
     pub(super) script: Script,
+    /// Where machines are made, whatever is asked for.
+    pub(super) lands_in: Option<String>,
     made: u64,
 }
 
@@ -30,6 +32,7 @@ impl World {
             launched_at: Vec::new(),
             touched_foreign: Vec::new(),
             script: Script::default(),
+            lands_in: None,
             made: 0,
         }
     }

@@ -155,6 +155,24 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A node in another place than was agreed to is not what was asked for: other prices, other
+    /// laws, far from the data. Once user code runs there its work is not thrown away for it.
+    fn stands_at(&mut self, state: &NodeState) -> Result<(), StepError> {
+        let Some(lease) = &self.lease else { return Ok(()) };
+        let early = matches!(self.trial.state, TrialState::Provisioning | TrialState::Preparing);
+        if !early || state.phase == NodePhase::Gone || !state.is_elsewhere(&lease.offer) {
+            return Ok(());
+        }
+        let place = |region: &Option<String>, zone: &Option<String>| {
+            [region, zone].into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
+        };
+        let is = place(&state.region, &state.zone);
+        let wanted = place(&lease.offer.region, &lease.offer.zone);
+        self.record("lease.misplaced", json!({ "is": is, "wanted": wanted }));
+        let detail = format!("the node is in {is} where {wanted} was asked for");
+        self.end((TrialState::Failed, EndReason::NodeFailed { detail }))
+    }
+
     /// There is a node: wait for its agent, or end it at once.
     fn node_exists(&mut self, answered: bool) -> Result<(), StepError> {
         let now = self.now();
@@ -292,8 +310,10 @@ impl Work<'_> {
             if back {
                 self.record("node.resurrected", json!({ "node": main }));
             }
-            let stated = found.nodes.iter().find(|s| s.node == main).and_then(|s| s.billed_price);
-            self.billed_at(stated)?;
+            if let Some(state) = found.nodes.iter().find(|s| s.node == main) {
+                self.billed_at(state.billed_price)?;
+                self.stands_at(state)?;
+            }
             return self.node_exists(false);
         }
         // Absence, and the end of a node of another name, mean something only while no node is
@@ -354,6 +374,7 @@ impl Work<'_> {
         if self.trial.state == TrialState::Provisioning {
             self.billed_at(state.billed_price)?;
         }
+        self.stands_at(state)?;
         let Some(lease) = &mut self.lease else { return Ok(()) };
         match (state.phase, lease.state) {
             (NodePhase::Gone, _) => {

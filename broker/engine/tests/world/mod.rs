@@ -354,6 +354,8 @@ impl World {
             reason: None,
             cause: None,
             billed_price: None,
+            region: None,
+            zone: None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod heard;
+mod promises;
 mod recovery;
 mod site;
 mod sweeping;

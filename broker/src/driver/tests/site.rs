@@ -25,7 +25,7 @@ pub(super) const PROJECT: &str = "p";
 /// The cloud's offers; asking for one of the poisoned ones breaks the step off.
 #[derive(Debug)]
 pub(super) struct Sheet {
-    offers: Vec<Offer>,
+    pub(super) offers: Mutex<Vec<Offer>>,
     pub(super) poisoned: Mutex<BTreeSet<OfferKey>>,
 }
 
@@ -33,7 +33,7 @@ impl Prices for Sheet {
     fn offer(&self, key: &OfferKey) -> Option<Offer> {
         let poisoned = self.poisoned.lock().unwrap().contains(key);
         assert!(!poisoned, "a poisoned offer");
-        self.offers.iter().find(|offer| offer.key == *key).cloned()
+        self.offers.lock().unwrap().iter().find(|offer| offer.key == *key).cloned()
     }
     fn by_code(&self, _code: OfferCode) -> Option<OfferKey> {
         None
@@ -68,7 +68,7 @@ impl Site {
         let cloud = SimCloud::new(profile, deployment("ours"), shared);
         let sheet = cloud.offers(&OfferScope::default()).await.unwrap();
         let keys = cloud.keys();
-        let prices = Sheet { offers: sheet.offers, poisoned: Mutex::default() };
+        let prices = Sheet { offers: Mutex::new(sheet.offers), poisoned: Mutex::default() };
         let store = Arc::new(MemoryStore::new());
         Self { clock, cloud, store, prices: Arc::new(prices), keys }
     }
@@ -128,7 +128,7 @@ impl Site {
     }
 
     fn job(&self, number: u32, key: &OfferKey) -> (Job, Trial) {
-        let offer = self.prices.offers.iter().find(|offer| offer.key == *key).unwrap();
+        let offer = self.prices.offer(key).unwrap();
         let mut job = sample::job(PROJECT, number, &format!("train-{number}"));
         job.created_at = self.clock.now();
         job.spec.offer = key.clone();
@@ -143,7 +143,7 @@ impl Site {
     /// The row of a lease in some state, with an ended trial.
     pub(super) async fn lease(&self, id: &str, change: impl FnOnce(&mut Lease)) -> Lease {
         let (job, mut trial) = self.job(77, &self.keys[1]);
-        let offer = self.prices.offers.iter().find(|offer| offer.key == self.keys[1]).unwrap();
+        let offer = self.prices.offer(&self.keys[1]).unwrap();
         let now = self.clock.now();
         let mut lease = sample::lease(&trial, id);
         lease.offer = self.keys[1].clone();

@@ -124,6 +124,8 @@ pub(crate) fn node(machine: &Machine, now: Timestamp) -> Option<NodeState> {
             NodePhase::Pending | NodePhase::Running | NodePhase::Stopped => None,
         },
         billed_price: billed_price(order),
+        region: Some(order.site.clone()),
+        zone: None,
     })
 }
 
