@@ -22,8 +22,8 @@ pub(crate) async fn facts(
 ) -> Result<RegionFacts, ProviderError> {
     let types = types(client, provider).await?;
     let offered = offered(client, provider, &types).await?;
-    let spot = spot(client, provider, &types, now).await?;
-    Ok(RegionFacts { types, offered, spot })
+    let (spot, odd) = spot(client, provider, &types, now).await?;
+    Ok(RegionFacts { types, offered, spot, odd })
 }
 
 async fn types(
@@ -124,9 +124,9 @@ async fn spot(
     provider: &ProviderId,
     types: &BTreeMap<String, TypeFacts>,
     now: Timestamp,
-) -> Result<Vec<SpotPrice>, ProviderError> {
+) -> Result<(Vec<SpotPrice>, Vec<Odd>), ProviderError> {
     const CALL: &str = "DescribeSpotPriceHistory";
-    let mut all = Vec::new();
+    let (mut all, mut odd) = (Vec::new(), Vec::new());
     let ids: Vec<&String> = types.keys().collect();
     // As many names as one call takes without becoming too long.
     for some in ids.chunks(80) {
@@ -142,8 +142,14 @@ async fn spot(
         while let Some(next) = pages.next().await {
             let row = next.map_err(|error| failed(provider, CALL, &error))?;
             let zone = row.availability_zone_id().or(row.availability_zone());
+            let name = || {
+                let id = row.instance_type().map_or("unnamed", |id| id.as_str());
+                format!("{} {id} (spot)", zone.unwrap_or("no zone"))
+            };
+            // One zone without a price costs no other zone.
             let (Some(zone), Some(id), Some(price)) = (zone, row.instance_type(), row.spot_price())
             else {
+                odd.push((name(), "it does not name zone, type and price"));
                 continue;
             };
             all.push(SpotPrice {
@@ -154,8 +160,11 @@ async fn spot(
             });
         }
     }
-    Ok(all)
+    Ok((all, odd))
 }
+
+/// Whose prices the history holds a row of, and why that is none.
+type Odd = (String, &'static str);
 
 /// A failed call, without addresses or credentials.
 fn failed<E: ProvideErrorMetadata, R>(

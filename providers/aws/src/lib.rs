@@ -4,6 +4,8 @@
 //! types, zones and spot prices from EC2, where an account is connected. Its own package, as the SDK
 //! takes minutes to build.
 
+#![deny(clippy::disallowed_types, clippy::float_arithmetic)]
+
 mod csv;
 mod ec2;
 mod families;

@@ -38,6 +38,8 @@ pub(crate) struct RegionFacts {
     /// Types that some zone offers. Offered is not "in stock".
     pub(crate) offered: BTreeSet<String>,
     pub(crate) spot: Vec<SpotPrice>,
+    /// Rows of the history that are no prices, with the reason.
+    pub(crate) odd: Vec<(String, &'static str)>,
 }
 
 /// Adds a region's offers.
@@ -80,6 +82,9 @@ pub(crate) fn region(
             Some(row) => sheet.offer(Listing { region: Some(region.to_owned()), ..row }),
             None => sheet.reject(format!("{region} {id}"), "its accelerators are not told"),
         }
+    }
+    for (row, reason) in &facts.odd {
+        sheet.reject(row, *reason);
     }
     for spot in latest(&facts.spot) {
         // The history holds types of all kinds.

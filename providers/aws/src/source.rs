@@ -244,3 +244,39 @@ impl OfferSource for Aws {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_ec2::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
+    use runwhere_providers::SystemClock;
+    use runwhere_providers::http::{HttpClient, NoCache};
+
+    use super::*;
+
+    fn source(region: &str) -> Aws {
+        let settings = AwsSettings { regions: vec![region.to_owned()], ..AwsSettings::default() };
+        let client = HttpClient::loopback().unwrap();
+        let context = SourceContext {
+            client: &client,
+            clock: Arc::new(SystemClock),
+            cache: Arc::new(NoCache),
+            env: &|_| None,
+        };
+        Aws::new(&ProviderId::new("aws").unwrap(), &settings, &context).unwrap()
+    }
+
+    #[tokio::test]
+    async fn pr_028_chinese_regions_are_asked_at_hosts_of_their_own_partition() {
+        let host = |aws: &Aws| aws.files.split('/').nth(2).unwrap().to_owned();
+        for region in ["cn-north-1", "cn-northwest-1"] {
+            assert!(host(&source(region)).ends_with(".amazonaws.com.cn"), "{region}");
+            assert_eq!(source(region).partition.currency(), Currency::CNY);
+            let ec2 = Params::builder().region(region).build().unwrap();
+            let ec2 = DefaultResolver::new().resolve_endpoint(&ec2).await.unwrap();
+            assert_eq!(ec2.url(), format!("https://ec2.{region}.amazonaws.com.cn"));
+        }
+        for region in ["us-east-1", "ap-southeast-1"] {
+            assert!(host(&source(region)).ends_with(".amazonaws.com"), "{region}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
-//! AWS: price files from fixtures, EC2 by moto.
+//! AWS: price files from fixtures, EC2 played here and by moto.
 
+mod complaints;
 mod files;
 mod moto;
 mod support;
