@@ -60,10 +60,19 @@ struct State {
     max_age_days: u32,
 }
 
-#[derive(Debug, Deserialize, Serialize)]
-struct Current {
+/// The present state with what stands around it, in one object.
+#[derive(Debug, Serialize)]
+struct Current<'a> {
     #[serde(flatten)]
-    state: State,
+    state: &'a State,
+    sources: &'a BTreeMap<ProviderId, SourceState>,
+    codes: Vec<(OfferKey, OfferCode)>,
+}
+
+/// What stands around the state. Read on its own: numbers of flattened fields would pass through
+/// floats.
+#[derive(Debug, Deserialize)]
+struct Around {
     #[serde(default)]
     sources: BTreeMap<ProviderId, SourceState>,
     #[serde(default)]
@@ -101,16 +110,18 @@ impl PriceFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
             Err(error) => return Err(error),
         };
-        let current: Current = match serde_json::from_slice(&bytes) {
-            Ok(current) => current,
+        let read = serde_json::from_slice::<State>(&bytes)
+            .and_then(|state| Ok((state, serde_json::from_slice::<Around>(&bytes)?)));
+        let (state, around) = match read {
+            Ok(read) => read,
             Err(error) => {
                 tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
                 return Ok(Kept::default());
             }
         };
-        let mut sources = current.sources;
+        let mut sources = around.sources;
         let mut shards = Vec::new();
-        for held in current.state.shards.iter().filter(|held| held.observed_at.is_some()) {
+        for held in state.shards.iter().filter(|held| held.observed_at.is_some()) {
             match self.shard(held) {
                 Ok(shard) => shards.push(Arc::new(shard)),
                 Err(error) => {
@@ -122,9 +133,9 @@ impl PriceFolder {
         }
         Ok(Kept {
             shards,
-            troubles: current.state.troubles,
+            troubles: state.troubles,
             sources,
-            codes: CodeBook::restore(current.codes),
+            codes: CodeBook::restore(around.codes),
         })
     }
 
@@ -173,11 +184,12 @@ impl PriceFolder {
         sources: &BTreeMap<ProviderId, SourceState>,
         codes: Vec<(OfferKey, OfferCode)>,
     ) -> io::Result<()> {
-        let current = Current { state: self.hold(catalogue)?, sources: sources.clone(), codes };
+        let state = self.hold(catalogue)?;
+        let current = Current { state: &state, sources, codes };
         let bytes = serde_json::to_vec(&current).map_err(io::Error::other)?;
         write_whole(&self.root.join("current.json"), &bytes)?;
         if self.saves.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
-            self.sweep(&current.state)?;
+            self.sweep(&state)?;
         }
         Ok(())
     }

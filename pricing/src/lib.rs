@@ -6,7 +6,7 @@
 //! quote. Everything is ordered by one total order, so the same state and the same question give
 //! the same answer, under the same quote id.
 
-#![deny(clippy::float_arithmetic)]
+#![deny(clippy::disallowed_types, clippy::float_arithmetic)]
 
 pub mod canonical;
 pub mod catalogue;

@@ -4,6 +4,8 @@
 //! ending nodes are separate verbs, each of which says whether a failed call may have had an
 //! effect; see [`Provider`].
 
+#![deny(clippy::disallowed_types, clippy::float_arithmetic)]
+
 pub mod aliyun;
 pub mod azure;
 pub mod clock;

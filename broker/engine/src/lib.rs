@@ -6,7 +6,7 @@
 //! it performs the returned [`Call`], so that a crash at any point leaves a state from which the
 //! same functions go on.
 
-#![deny(clippy::float_arithmetic)]
+#![deny(clippy::disallowed_types, clippy::float_arithmetic)]
 
 pub mod account;
 pub mod block;

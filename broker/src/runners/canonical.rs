@@ -60,6 +60,7 @@ fn quoted(text: &str, out: &mut String) {
 }
 
 /// The whole number that a JSON number is, however it is spelt (`600`, `600.0`, `6e2`).
+#[expect(clippy::disallowed_methods, reason = "whether it is a whole number, not how much it is")]
 pub(super) fn whole(number: &serde_json::Number) -> Option<i128> {
     if let Some(whole) = number.as_i128() {
         return Some(whole);

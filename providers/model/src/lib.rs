@@ -4,7 +4,7 @@
 //! [`Offer`] is something one can rent now and is named by an [`OfferKey`]; a node is the machine;
 //! a [`ProviderError`] says whether the failed call may have had an effect.
 
-#![deny(clippy::float_arithmetic)]
+#![deny(clippy::disallowed_types, clippy::float_arithmetic)]
 
 pub mod capability;
 pub mod code;
