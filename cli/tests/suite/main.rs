@@ -7,5 +7,6 @@ mod live;
 mod local;
 mod offline;
 mod server;
+mod strict;
 mod submit;
 mod sync;

@@ -46,6 +46,9 @@ pub fn stage(
     {
         return Staged::Refuse(reason);
     }
+    if !state.accept_next {
+        without_prices(&mut sheet);
+    }
     let Some(old) = old else {
         state.quarantine.clear();
         return Staged::Take(sheet);
@@ -95,6 +98,20 @@ pub fn stage(
         keep_known(old, &mut sheet);
     }
     Staged::Take(sheet)
+}
+
+/// A source of prices that states none is not whole, whatever else it states.
+fn without_prices(sheet: &mut OfferSheet) {
+    let stated = |offer: &Offer| offer.price.kind != PriceKind::Configured;
+    let known = |offer: &Offer| offer.price.state.known().is_some();
+    if sheet.complete && sheet.offers.iter().any(stated) && !sheet.offers.iter().any(known) {
+        let reason = match sheet.rejected.is_empty() {
+            true => "no row has a price".to_owned(),
+            false => format!("no row has a price; rejected: {}", first_reason(sheet)),
+        };
+        sheet.gaps.push(Gap { part: "prices".to_owned(), reason });
+        sheet.complete = false;
+    }
 }
 
 /// The gap that rows leave which no longer fit.

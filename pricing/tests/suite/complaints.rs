@@ -409,6 +409,41 @@ fn pr_064_a_bare_family_name_means_all_its_members() {
 }
 
 #[test]
+fn pr_074_an_exchange_rate_shows_its_day_and_decides_nothing_when_it_is_old() {
+    let rate = |service: &PriceService| {
+        let row = row(service, "a/r/-/on_demand/x");
+        let shown = [row.fx_rate, row.fx_date, row.fx_source].map(|text| text.unwrap_or_default());
+        assert_eq!(shown, ["6.7489", "2026-09-24", "CFETS central parity rate"]);
+        assert_eq!(row.hourly_price.as_deref(), Some("13.4978"));
+        row.flags
+    };
+    let ceiling = Query { max_hourly_price: Some(Decimal::from(100)), ..query("t4", 1) };
+    let at_limit = |day: &str| {
+        let now = at(day);
+        let service = service(now, false);
+        let mut offer = offer("a/r/-/on_demand/x", "t4", "1", "2 USD");
+        offer.price.observed_at = Some(now);
+        service.replace_sheet(provider("a"), sheet(vec![offer], now));
+        service
+    };
+    // Nobody stated a rate for 120 days: it still holds, and everybody sees of which day it is.
+    let last_day = at_limit("2027-01-22T12:00:00Z");
+    assert!(!rate(&last_day).contains(&Flag::OldRate));
+    assert_eq!(types(&last_day, &ceiling), ["x"]);
+    // A day later it is shown as an old one, and what would be decided with it is refused.
+    let too_old = at_limit("2027-01-23T12:00:00Z");
+    assert!(rate(&too_old).contains(&Flag::OldRate));
+    let quote = too_old.quote(&ceiling);
+    assert_eq!((quote.matching, quote.rejected[&Rejection::ExchangeRate]), (0, 1));
+    let two = "2 USD".parse().unwrap();
+    let decided = too_old.catalogue().fx().decide(two, Currency::CNY, at("2027-01-23T12:00:00Z"));
+    assert!(decided.unwrap_err().to_string().contains("121 days old; at most 120"));
+    // What needs no rate is decided as ever.
+    let free = Query { max_hourly_price: None, ..ceiling };
+    assert_eq!(types(&too_old, &free), ["x"]);
+}
+
+#[test]
 fn pr_085_the_summary_and_the_list_show_the_same_lowest_price() {
     let service = service(young(), true);
     for item in service.summary(Audience::Public).items.iter().take(20) {

@@ -1,8 +1,11 @@
 //! The price service as its users see it: in process and over HTTP.
 
+mod bad_days;
 mod complaints;
 mod defects;
+mod documents;
 mod imports;
+mod properties;
 mod quotes;
 mod refresh;
 mod routes;

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use runwhere_model::{
     ErrorKind, Gap, GpuModel, Lang, Offer, OfferScope, OfferSheet, PriceKind, ProviderError,
-    ProviderId, SourceTerms,
+    ProviderId, RejectedRow, SourceTerms,
 };
 use runwhere_pricing::{
     Audience, ListRequest, Outcome, PriceFolder, PriceOptions, PriceService, Query, QuoteRef,
@@ -198,6 +198,57 @@ async fn pr_035_a_price_that_falls_thirtyfold_waits_for_an_operator() {
     refresher.decide(&waiting[0].1, false).unwrap();
     assert!(refresher.quarantine().is_empty());
     assert_eq!(price_of(&refresher, "a/r/-/on_demand/m4"), "0.008 USD/h", "turned down");
+}
+
+#[tokio::test]
+async fn rows_that_no_longer_fit_are_a_part_that_was_not_read() {
+    let clock = Hand::new();
+    let reading = |rows: usize, odd: usize| {
+        let row = |at: usize| RejectedRow {
+            row: format!("row {at}"),
+            reason: "its unit is per second".to_owned(),
+        };
+        Ok(OfferSheet {
+            rejected: (0..odd).map(row).collect(),
+            ..sheet(many("a", "on_demand", rows), young())
+        })
+    };
+    let a = Told::new(
+        "a",
+        vec![
+            reading(6, 1),
+            // One is gone, and one more does not fit; so it stays, until it fits again.
+            reading(5, 2),
+            reading(5, 2),
+            reading(6, 1),
+            // One is gone, and no other row than before is odd: it is not sold any more.
+            reading(5, 1),
+            // None fits.
+            reading(0, 6),
+            reading(4, 2),
+        ],
+    );
+    let refresher = refresher(&clock, &[&a], None);
+    for (at, (word, rows)) in
+        [("ok", 6), ("partial", 6), ("partial", 6), ("ok", 6), ("ok", 5), ("refused", 5), ("ok", 4)]
+            .into_iter()
+            .enumerate()
+    {
+        if at == 6 {
+            // An operator has seen what is gone.
+            refresher.accept_next(&provider("a")).unwrap();
+        }
+        clock.pass(7200);
+        refresher.refresh(&provider("a")).await.unwrap();
+        let status = status(&refresher, "a");
+        assert_eq!((status.status.as_str(), status.rows), (word, rows), "reading {at}");
+        if word == "partial" {
+            assert_eq!(status.gaps[0].part, "rows");
+            assert!(status.gaps[0].reason.contains("per second"), "{:?}", status.gaps);
+        }
+        let troubled = refresher.service().summary(Audience::Public).troubles;
+        assert_eq!(troubled.contains_key(&provider("a")), word != "ok");
+    }
 }
 
 #[tokio::test]

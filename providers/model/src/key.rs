@@ -260,17 +260,21 @@ mod tests {
     proptest! {
         #[test]
         fn parse_and_print_are_inverse(
-            region in proptest::option::of("\\PC{1,12}"),
-            zone in proptest::option::of("[-a-z/%]{1,6}"),
-            spot in any::<bool>(),
-            instance_type in "\\PC{1,20}",
+            provider in "[a-z][a-z0-9-]{0,8}",
+            region in proptest::option::of("(?s).{1,12}"),
+            zone in proptest::option::of("[-a-z/%]{1,6}|(?s).{1,4}"),
+            billing_model in proptest::sample::select(BillingModel::ALL.to_vec()),
+            instance_type in "[-%/.]{1,4}|(?s).{1,20}",
         ) {
-            let key = OfferKey {
-                provider: ProviderId::new("vast").unwrap(),
-                region, zone, instance_type,
-                billing_model: if spot { BillingModel::Spot } else { BillingModel::OnDemand },
-            };
-            prop_assert_eq!(key.to_string().parse::<OfferKey>(), Ok(key));
+            let Ok(provider) = ProviderId::new(&provider) else { return Ok(()) };
+            let key = OfferKey { provider, region, zone, billing_model, instance_type };
+            let text = key.to_string();
+            // A key is one word of five parts, fit for a command line and an address.
+            prop_assert!(text.bytes().all(|byte| byte.is_ascii_graphic()));
+            prop_assert_eq!(text.split('/').count(), 5);
+            prop_assert_eq!(text.parse::<OfferKey>(), Ok(key.clone()));
+            let json = serde_json::to_string(&key).unwrap();
+            prop_assert_eq!(serde_json::from_str::<OfferKey>(&json).unwrap(), key);
         }
 
         #[test]

@@ -102,10 +102,11 @@ fn listing(kind: &GpuType, facts: &RegionFacts) -> Listing {
 }
 
 /// Stock by zone and type, of `DescribeAvailableResource`.
-pub(super) fn stock(answer: Resources) -> ZoneStock {
+pub(super) fn stock(answer: Resources) -> Result<ZoneStock, &'static str> {
     let mut zones = ZoneStock::new();
-    let all = answer.available_zones.map(|zones| zones.available_zone).unwrap_or_default();
-    for zone in all {
+    // A list without zones says that nothing is sold; no list says nothing.
+    let all = answer.available_zones.ok_or("the answer has no list of zones")?;
+    for zone in all.available_zone {
         let here = zones.entry(zone.zone_id).or_default();
         let resources = zone.available_resources.map(|list| list.available_resource);
         for supported in resources
@@ -117,7 +118,7 @@ pub(super) fn stock(answer: Resources) -> ZoneStock {
             here.insert(supported.value, stock);
         }
     }
-    zones
+    Ok(zones)
 }
 
 fn one_stock(supported: &Supported) -> Stock {

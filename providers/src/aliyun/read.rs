@@ -180,6 +180,7 @@ impl Reading<'_> {
     }
 
     async fn stock(&self, region: &str, spot: bool) -> Result<ZoneStock> {
+        const CALL: &str = "DescribeAvailableResource";
         let mut query = vec![
             ("RegionId", region),
             ("DestinationResource", "InstanceType"),
@@ -191,11 +192,8 @@ impl Reading<'_> {
             query.push(("SpotStrategy", "SpotAsPriceGo"));
         }
         let host = ecs_host(region);
-        let answer: Resources = self
-            .source
-            .call(&self.session, &host, ECS, "DescribeAvailableResource", &query)
-            .await?;
-        Ok(map::stock(answer))
+        let answer: Resources = self.source.call(&self.session, &host, ECS, CALL, &query).await?;
+        map::stock(answer).map_err(|reason| self.session.malformed(CALL, reason))
     }
 
     /// The account's prices of what is sold in the region.

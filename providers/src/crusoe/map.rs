@@ -59,11 +59,17 @@ pub(super) fn vm_type(
     prices: &GpuPrices,
     sheet: &mut SheetBuilder,
 ) {
-    let gpus = kind.num_gpu.as_ref().and_then(whole).unwrap_or(0);
-    let Some(count) = GpuCount::whole(gpus) else { return };
-    let Some(raw) = kind.gpu_type.clone().filter(|raw| !raw.is_empty()) else {
-        return sheet.reject(&kind.product_name, "it does not name its GPUs");
+    let raw = kind.gpu_type.clone().filter(|raw| !raw.is_empty());
+    let stated = kind.num_gpu.as_ref().and_then(whole);
+    let (gpus, raw) = match (stated, raw) {
+        (Some(0), _) | (None, None) => return,
+        (Some(gpus), Some(raw)) => (gpus, raw),
+        (Some(_), None) => return sheet.reject(&kind.product_name, "it does not name its GPUs"),
+        (None, Some(_)) => {
+            return sheet.reject(&kind.product_name, "it states no number of GPUs");
+        }
     };
+    let Some(count) = GpuCount::whole(gpus) else { return };
     let known = prices.get(&raw);
     let total = known.and_then(|(each, ..)| each.checked_mul(Decimal::from(gpus)));
     let price = total.map_or(PriceState::Unknown, |amount| PriceState::Known {

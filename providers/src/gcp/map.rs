@@ -30,6 +30,9 @@ pub(super) fn sku(sku: &Sku, asked: Currency, parts: &mut Parts, sheet: &mut She
         Ok(None) => return,
         Err(reason) => return sheet.reject(&sku.description, reason),
     };
+    if sku.service_regions.is_empty() {
+        return sheet.reject(&sku.description, "it names no region");
+    }
     for region in &sku.service_regions {
         let key = (named.component, region.clone(), named.spot);
         match parts.get(&key) {

@@ -19,7 +19,6 @@ pub(super) struct Flavor {
     pub(super) vcpus: Option<RawNumber>,
     /// MiB.
     pub(super) ram: Option<RawNumber>,
-    #[serde(default)]
     pub(super) os_extra_specs: BTreeMap<String, String>,
 }
 
