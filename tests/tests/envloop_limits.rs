@@ -1,7 +1,9 @@
 //! EnvLoop's limits of a trial in a real container, what is left of one when an agent dies, and the order of a queue.
 //! Needs root.
 
-use runwhere_tests::{LONG, Site, eventually, eventually_within, text};
+use runwhere_tests::{
+    LONG, Runner, Site, eventually, eventually_within, meters, runwhere_bin, text,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -29,8 +31,10 @@ fn lines(site: &Site, id: &str) -> Vec<String> {
 #[test]
 fn envloop_memory_cpu_shm_disk_and_time_are_limits_of_each_trial() {
     let site = Site::new("h100:6");
+    // The image is pulled once, not by all at a time.
+    site.wait(&site.submit(&json!({ "spec": site.spec(1, "true") })));
     // Memory: more than there may be is the end of the program, with its reason.
-    let hungry = "python3 -c 'x = bytearray(200 << 20); print(len(x))'; echo ended $?";
+    let hungry = "python3 -c 'x = bytearray(200 << 20); print(len(x))'";
     let modest = "python3 -c 'x = bytearray(8 << 20); print(len(x))'";
     // What is seen of CPUs and shared memory inside.
     let shown = "df -k /dev/shm 2>/dev/null | tail -n 1; stat -f -c '%b %S' /dev/shm; \
@@ -95,11 +99,7 @@ fn envloop_nothing_is_left_of_a_container_whose_agent_was_killed() {
         lines(&site, &id).contains(&"alive".to_owned()).then_some(())
     });
     assert_eq!(site.containers.containers().lines().count(), 1);
-    let is_agent = |id: &i32| {
-        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == b"agent")
-    };
-    let agents: Vec<i32> = site.server.leftovers().0.into_iter().filter(is_agent).collect();
+    let agents = agents(&site);
     assert_eq!(agents.len(), 1);
     kill_process(Pid::from_raw(agents[0]).unwrap(), Signal::KILL).unwrap();
     let job = site.wait(&id);
@@ -107,6 +107,56 @@ fn envloop_nothing_is_left_of_a_container_whose_agent_was_killed() {
     assert_eq!((text(trial, "state"), text(trial, "status")), ("lost", "failed"), "{trial}");
     assert_eq!(trial["cleanup_confirmed"], true);
     // Confirmed is only what is gone.
+    assert_eq!(site.containers.containers().trim(), "");
+}
+
+/// Process ids of the site's agents.
+fn agents(site: &Site) -> Vec<i32> {
+    let is_agent = |id: &i32| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"agent")
+    };
+    site.server.leftovers().0.into_iter().filter(is_agent).collect()
+}
+
+#[test]
+fn envloop_an_agent_that_comes_back_takes_up_its_container() {
+    let site = Site::new("h100:1");
+    let command = "i=0; while [ $i -lt 80 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; mkdir -p outputs; echo kept >outputs/x; exit 7";
+    let id = site.submit(&json!({ "spec": site.spec(1, command) }));
+    eventually_within(LONG, "the program runs", || {
+        lines(&site, &id).contains(&"line 3".to_owned()).then_some(())
+    });
+    let before = site.containers.containers();
+    let meter = meters(site.server.data_dir()).pop().expect("the node has a meter");
+    let folder = meter.path.parent().expect("a node's folder").to_owned();
+    let mut runner = Runner::new(&runwhere_bin(), &folder, &folder);
+    runner.set("RUNWHERE_NODE_ID", folder.file_name().expect("its name"));
+    let running = agents(&site);
+    assert_eq!(running.len(), 1);
+    kill_process(Pid::from_raw(running[0]).unwrap(), Signal::KILL).unwrap();
+    // As a service manager would; at once, before anybody gives the node up.
+    let start = || runner.start(&["agent", "--node-dir", &folder.to_string_lossy()]);
+    let mut agent = start();
+    let job = eventually_within(LONG, "the job ends and is cleaned up", || {
+        if agent.code() == Some(1) {
+            agent = start();
+        }
+        let job = site.job(&id);
+        (job["training"]["trials"][0]["cleanup_confirmed"] == true).then_some(job)
+    });
+    let trial = &job["training"]["trials"][0];
+    // The program's own end, not one of its agent's.
+    assert_eq!((text(trial, "status"), &trial["exit_code"]), ("failed", &json!(7)), "{trial}");
+    assert_eq!(text(trial, "end_reason"), "failed", "{trial}");
+    assert_eq!(trial["outputs"]["files"], 1, "{trial}");
+    let said = lines(&site, &id);
+    assert_eq!(said.first().map(String::as_str), Some("line 0"));
+    assert_eq!(said.last().map(String::as_str), Some("line 79"), "{said:?}");
+    let mut numbers: Vec<&str> = said.iter().map(String::as_str).collect();
+    numbers.dedup();
+    assert_eq!(numbers.len(), said.len(), "no line is there twice");
+    assert!(before.contains("runwhere-"), "{before}");
     assert_eq!(site.containers.containers().trim(), "");
 }
 
@@ -134,6 +184,7 @@ fn envloop_a_container_goes_on_while_the_server_is_away() {
 #[test]
 fn envloop_sixteen_trials_on_three_gpus_run_three_at_a_time_in_order() {
     let site = Site::new("h100:3");
+    site.wait(&site.submit(&json!({ "spec": site.spec(1, "true") })));
     // The sixth fails: nothing of it matters to the others.
     let trials: Vec<Value> = (0..16)
         .map(|number| {
@@ -148,7 +199,9 @@ fn envloop_sixteen_trials_on_three_gpus_run_three_at_a_time_in_order() {
         let trials = job["training"]["trials"].as_array().unwrap();
         let running = trials
             .iter()
-            .filter(|trial| matches!(trial["lease_state"].as_str(), Some(state) if !matches!(state, "released" | "void")))
+            .filter(|trial| {
+                matches!(trial["lease_state"].as_str(), Some("booting" | "ready" | "releasing"))
+            })
             .count();
         most = most.max(running);
         let ended = trials.iter().all(|trial| trial["cleanup_confirmed"] == true);

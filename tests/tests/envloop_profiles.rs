@@ -1,16 +1,14 @@
 //! EnvLoop's profiles: content published with our `el`, frozen by the server, read by a program in a real container.
 //! Needs root.
 
-use runwhere_tests::{Runner, Site, text};
+use runwhere_tests::{Site, text};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 
 const RECIPE: &str = r#"
-import json, os, sys
+import json, os
 root = os.environ["ENVLOOP_PROFILE_DIR"]
 profile = json.load(open(os.environ["ENVLOOP_PROFILE_FILE"]))
-sys.path.insert(0, os.path.join(root, profile["recipe"]["dependencies"]["library"]["path"]))
 import lib
 data = profile["inputs"]["data"]
 rows = [open(os.path.join(root, data["path"], name)).read().strip() for name in data["files"]]
@@ -25,7 +23,6 @@ for place in [profile["recipe"]["path"], data["path"], ""]:
         held.append("written")
     except OSError:
         pass
-os.makedirs("outputs", exist_ok=True)
 json.dump({"parameters": profile["parameters"], "rows": rows, "lib": lib.NAME, "held": held}, open("outputs/seen.json", "w"))
 "#;
 
@@ -48,29 +45,10 @@ fn pin(published: &Value) -> Value {
     json!({ "uri": published["uri"], "manifest_sha256": published["manifest_sha256"] })
 }
 
-/// A runner that starts the recipe of a profile.
+/// The selector of the shipped runner of profiles.
 fn runner(site: &Site) -> String {
-    let config = format!(
-        "[execution]\nentrypoint = \"main.sh\"\nimage = \"{}\"\noutputs = [\"outputs/**\"]\n\
-         profiles = [\"envloop.train-recipe/1\"]\nrecipe_entry = \"train.py\"\n\
-         [resources]\ngpu_type = \"H100\"\ngpus = 1\n",
-        site.containers.image()
-    );
-    let main = "exec python3 \"$ENVLOOP_PROFILE_DIR/recipe/train.py\"\n";
-    let path = folder(site, "runner", &[("runner.toml", &config), ("main.sh", main)]);
-    let git = |words: &[&str]| {
-        let mut runner = Runner::new(Path::new("/usr/bin/git"), site.home.path(), Path::new(&path));
-        for (name, value) in [("NAME", "t"), ("EMAIL", "t@localhost")] {
-            runner.set(format!("GIT_AUTHOR_{name}"), value);
-            runner.set(format!("GIT_COMMITTER_{name}"), value);
-        }
-        runner.run(words).expect_code(0).stdout.trim().to_owned()
-    };
-    git(&["init", "-q", "."]);
-    git(&["add", "."]);
-    git(&["commit", "-q", "-m", "one"]);
-    site.ours(&["runner", "publish", &path, "--name", "envloop/recipe-runner"]).expect_code(0);
-    format!("envloop/recipe-runner@{}", git(&["rev-parse", "HEAD"]))
+    let shown = site.ours(&["runner", "get", "envloop/recipe"]).expect_code(0).json();
+    text(&shown, "selector").to_owned()
 }
 
 #[test]
@@ -140,7 +118,8 @@ fn envloop_a_recipe_runs_with_frozen_parameters_and_read_only_inputs() {
     let mut input = pin(&data);
     input["config"] = json!("default");
     input["split"] = json!("train");
-    let request = json!({ "request_id": "profile-1", "spec": { "runner": runner, "profile": {
+    let image = site.containers.image();
+    let request = json!({ "request_id": "profile-1", "spec": { "runner": runner, "image": image, "profile": {
         "schema": "envloop.job-profile/v2",
         "recipe": pin(&recipe),
         "parameters": { "steps": 1 },

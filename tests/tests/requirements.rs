@@ -36,6 +36,7 @@ fn tests_of(folder: &Path, found: &mut BTreeSet<String>) {
                     None if line.starts_with("#[test]") || line.starts_with("#[tokio::test") => {
                         marked = true;
                     }
+
                     // Other attributes and comments may stand between.
                     None => marked &= line.starts_with("#[") || line.starts_with("//"),
                 }

@@ -45,7 +45,13 @@ impl Trial<'_> {
         }
         let mut originals = None;
         let mut ran = earlier.started.is_some();
-        if earlier.ended || earlier.started.is_some() {
+        if let Some(program) = self.adopted(&writer).await {
+            originals = Some(workfolder::originals(self.assignment));
+            if let Some(task) = self.contained() {
+                self.context.state.send_replace(AgentState::Running);
+                self.follow(task, program).await;
+            }
+        } else if earlier.ended || earlier.started.is_some() {
             self.context.kill_members().await;
             self.context.clear_container().await;
             if !earlier.ended {
@@ -248,11 +254,41 @@ impl Trial<'_> {
             program.finish().await;
             return Some(originals);
         }
+        self.follow(task, program).await;
+        Some(originals)
+    }
+
+    /// The container that an earlier agent process left running, or ended, in this boot. What it
+    /// said while no agent listened is missing, and the log says so.
+    async fn adopted(&self, writer: &Writer) -> Option<Container> {
+        let earlier = &self.context.progress;
+        let same_boot = earlier.boot_id.as_ref() == Some(&self.context.boot_id);
+        if self.contained().is_none() || earlier.started.is_none() || earlier.ended || !same_boot {
+            return None;
+        }
+        let engine = self.context.engine().await;
+        let found = match engine {
+            Ok(engine) => Container::adopt(engine, &writer.input()).await,
+            Err(reason) => Err(reason),
+        };
+        let program = found.unwrap_or_else(|reason| {
+            tracing::warn!(reason, "the trial's container cannot be taken up");
+            None
+        })?;
+        let bytes = texts::log_broken_off().as_bytes().to_vec();
+        // A writer that is gone loses no more than this.
+        let _ = writer.input().send(Input::Data { stream: LogStream::System, bytes });
+        Some(program)
+    }
+
+    /// Waits for the end of a container's program, and ends it where that is wanted or it passes a
+    /// limit.
+    async fn follow(&self, task: &RunnerTask, program: Container) {
         let disk = program.over_disk(&self.context.folders, task.storage_mib);
         let (exit, reason, detail) = tokio::select! {
             biased;
             exit = program.exited() => {
-                let passed = program.passed_limit(task).await;
+                let passed = program.passed_limit(task, exit).await;
                 (exit, passed.as_ref().map(|_| ExitReason::Limit), passed)
             }
             () = self.context.wished(Desired::Stop) => {
@@ -268,7 +304,6 @@ impl Trial<'_> {
         self.exited(exit, reason, detail).await;
         self.context.kill_members().await;
         program.finish().await;
-        Some(originals)
     }
 
     async fn make_container(

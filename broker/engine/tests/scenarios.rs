@@ -289,6 +289,21 @@ fn a_machine_of_its_own_without_the_gpus_is_what_failed() {
 }
 
 #[test]
+fn a_program_that_passes_a_limit_ends_with_the_limit() {
+    let exit = Exit { code: Some(137), signal: None, cause: ExitCause::Limit };
+    let detail = "memory: the program needed more than its 64 MiB".to_owned();
+    let mut world = World::new();
+    world.run_to_ready();
+    world.agent(&AgentEvent::OverLimit { exit, detail: detail.clone() }).unwrap();
+    world.agent(&AgentEvent::Done).unwrap();
+    assert_eq!(world.unit.trial.state, TrialState::Failed);
+    let reason = world.unit.trial.end_reason.clone();
+    assert_eq!(reason.as_ref().map(EndReason::code), Some("limit_exceeded"));
+    assert_eq!(reason, Some(EndReason::LimitExceeded { detail }));
+    assert_eq!(world.unit.trial.exit.and_then(|exit| exit.code), Some(137));
+}
+
+#[test]
 fn stop_time_limit_and_the_programs_own_end() {
     // The program's own end wins over a stop that came while it was collected.
     let mut world = World::new();

@@ -12,6 +12,17 @@ use runwhere_providers::Provider;
 use super::core::Core;
 use super::points;
 
+/// Whether a node has ended by what a provider says.
+fn is_end(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Describe(_, Ok(state)) => state.phase == NodePhase::Gone,
+        Outcome::Terminate(_, Ok(Terminated::Gone { .. })) => true,
+        Outcome::Launch(_) | Outcome::Find(_) | Outcome::Describe(..) | Outcome::Terminate(..) => {
+            false
+        }
+    }
+}
+
 impl Core {
     /// Makes a call in a task of its own. The step that asked for it is durable by now.
     pub(super) fn spawn_call(self: &Arc<Self>, unit: Unit, call: Call) {
@@ -25,6 +36,11 @@ impl Core {
                 unit.apply(&made, &outcome, context)
             })
             .await;
+            if let Some(lease) = &unit.lease
+                && is_end(&outcome)
+            {
+                core.fill(&lease.offer).await;
+            }
         });
     }
 

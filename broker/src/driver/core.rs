@@ -16,6 +16,7 @@ use runwhere_model::{DeploymentId, LeaseId, OfferKey, Secret, TrialId};
 use runwhere_providers::{Clock, Registry};
 use sha2::Digest;
 
+use super::line::Lines;
 use super::metrics::Metrics;
 use super::points;
 use super::run::Busy;
@@ -95,6 +96,7 @@ pub struct Core {
     held: AtomicBool,
     generation: OnceLock<Arc<dyn Generation>>,
     started_at: Timestamp,
+    pub(super) lines: Lines,
     blocks: Mutex<Blocks>,
     locks: Mutex<HashMap<TrialId, Weak<tokio::sync::Mutex<()>>>>,
     /// Trials with a commit of unknown outcome.
@@ -117,6 +119,7 @@ impl Core {
             metrics: Metrics::default(),
             held: AtomicBool::new(false),
             generation: OnceLock::new(),
+            lines: Lines::default(),
             blocks: Mutex::default(),
             locks: Mutex::default(),
             untold: Mutex::default(),

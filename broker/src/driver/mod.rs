@@ -3,6 +3,7 @@
 
 mod calls;
 mod core;
+mod line;
 mod metrics;
 mod points;
 mod run;

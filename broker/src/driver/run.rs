@@ -78,6 +78,7 @@ impl Core {
     /// One that cannot be taken up is left to the wake-ups: it holds up neither the others nor
     /// the start.
     pub async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.line_up().await?;
         let leases = self.parts.store.open_leases().await?;
         let mut missing: BTreeMap<ProviderId, Vec<String>> = BTreeMap::new();
         for lease in leases.iter().filter(|lease| provider_missing(self, lease)) {
@@ -154,7 +155,7 @@ impl Core {
 
     /// Wakes one trial and keeps it busy for as long as it is better not woken again.
     async fn wake_one(self: Arc<Self>, trial: TrialId, busy: &Busy) {
-        let step = self.step_to_end(trial.clone(), false, |unit, context| unit.wake(context)).await;
+        let step = self.wake_in_turn(trial.clone()).await;
         let pause = match step {
             Ok(stepped) => {
                 busy.recovered(&trial);

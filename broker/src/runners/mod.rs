@@ -21,7 +21,7 @@ pub use canonical::canonical;
 pub use content::{ContentKind, ContentRef, NewContent, Profile};
 pub(crate) use content::{MOST_FILES, address, approval_of, declaration_of, manifest_of};
 pub use definition::{Defaults, Definition, DefinitionError};
-pub use example::publish_example;
+pub use example::publish_examples;
 #[cfg(test)]
 pub(crate) use git::synthetic;
 pub use git::{GitProof, GitProofError};

@@ -30,7 +30,7 @@ use crate::driver::{Core, CoreParts, Sweeper};
 use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, Room, SystemIds};
-use crate::runners::{Images, OciImages, Registry as RunnerRegistry, Training, publish_example};
+use crate::runners::{Images, OciImages, Registry as RunnerRegistry, Training, publish_examples};
 use crate::server::{App, BindError, Listen, Server};
 use crate::store::{OpenError, SqliteStore, Store, StoreError};
 
@@ -305,11 +305,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let reachable = public_url.is_some() || exposed;
     let jobs = Jobs::new(Arc::clone(&core), reachable);
     let runners = RunnerRegistry::new(Arc::clone(&store), blobs.clone(), Arc::clone(&clock));
-    match publish_example(&runners).await {
-        Ok(revision) => tracing::debug!(revision, "The example runner is published"),
-        Err(refused) => {
-            tracing::warn!(reason = refused.message, "The example runner was not published");
-        }
+    if let Err(refused) = publish_examples(&runners).await {
+        tracing::warn!(reason = refused.message, "The example runners were not published");
     }
     let images = OciImages::new(config.images.oci(&config_path)?).map_err(ServeError::Images)?;
     let images: Arc<dyn Images> = Arc::new(images);

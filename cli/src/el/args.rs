@@ -55,7 +55,7 @@ pub(super) struct Completions {
 #[derive(Debug, Subcommand)]
 pub(super) enum Job {
     /// Submit a job
-    Submit(Submit),
+    Submit(Box<Submit>),
     /// List jobs
     List(JobList),
     /// Show a job

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::models::{ContainerCreateBody, ContainerStateStatusEnum, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
@@ -252,6 +252,19 @@ impl Engine {
         let options = InspectContainerOptionsBuilder::default().size(true).build();
         let seen = self.docker.inspect_container(&self.name, Some(options)).await.ok()?;
         seen.size_rw.and_then(|bytes| u64::try_from(bytes).ok())
+    }
+
+    /// Whether the program of the lease's container runs; `None` where it was never started.
+    pub(super) async fn runs(&self) -> Result<Option<bool>, String> {
+        match self.docker.inspect_container(&self.name, None).await {
+            Ok(seen) => {
+                let state = seen.state.unwrap_or_default();
+                let ended = state.status == Some(ContainerStateStatusEnum::EXITED);
+                Ok((ended || state.running == Some(true)).then_some(!ended))
+            }
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
+            Err(error) => Err(told(&error)),
+        }
     }
 
     /// Whether the system ended the program since it needed more memory than it may.

@@ -59,6 +59,28 @@ impl Container {
         let options = CreateContainerOptionsBuilder::default().name(engine.container()).build();
         let made = engine.docker.create_container(Some(options), body(&engine, start)).await;
         made.map_err(|error| told(&error))?;
+        Self::listen(engine, log).await
+    }
+
+    /// Takes up the container of an earlier agent, where that agent had let it start; `None` where it
+    /// is gone or never started.
+    pub(crate) async fn adopt(
+        engine: Engine,
+        log: &SyncSender<Input>,
+    ) -> Result<Option<Self>, String> {
+        let container = match engine.runs().await? {
+            None => return Ok(None),
+            Some(true) => Self::listen(engine, log).await?,
+            // There is nothing more to hear, but how it ended.
+            Some(false) => {
+                Self { engine, exit: watch::channel(None).0, output: tokio::spawn(async {}) }
+            }
+        };
+        container.wait();
+        Ok(Some(container))
+    }
+
+    async fn listen(engine: Engine, log: &SyncSender<Input>) -> Result<Self, String> {
         let options =
             AttachContainerOptionsBuilder::default().stream(true).stdout(true).stderr(true).build();
         let attached = engine.docker.attach_container(engine.container(), Some(options)).await;
@@ -95,7 +117,13 @@ impl Container {
         let started =
             self.engine.docker.start_container(&name, None::<StartContainerOptions>).await;
         started.map_err(|error| told(&error))?;
+        self.wait();
+        Ok(())
+    }
+
+    fn wait(&self) {
         let (engine, exit) = (self.engine.clone(), self.exit.clone());
+        let name = engine.container().to_owned();
         tokio::spawn(async move {
             let ended = match engine.wait(&name).await {
                 Ok(code) => Exit { code: i32::try_from(code).ok(), signal: None },
@@ -106,7 +134,6 @@ impl Container {
             };
             exit.send_replace(Some(ended));
         });
-        Ok(())
     }
 
     /// Returns once the program has ended.
@@ -142,9 +169,10 @@ impl Container {
         disk::over(&self.engine, folders, limit).await
     }
 
-    /// Which limit ended the program, where one did. To be asked before [`Self::finish`].
-    pub(crate) async fn passed_limit(&self, task: &RunnerTask) -> Option<String> {
-        let limit = task.memory_mib.filter(|_| self.exit.borrow().is_some())?;
+    /// Which limit ended the program, where one did. To be asked before [`Self::finish`]. A program
+    /// that ended well got over whatever part of it was ended.
+    pub(crate) async fn passed_limit(&self, task: &RunnerTask, exit: Exit) -> Option<String> {
+        let limit = task.memory_mib.filter(|_| exit.code != Some(0))?;
         let out = self.engine.out_of_memory().await;
         out.then(|| format!("memory: the program needed more than its {limit} MiB"))
     }

@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod heard;
+mod lines;
 mod promises;
 mod recovery;
 mod site;
