@@ -33,7 +33,12 @@ fn a_summary_names_sources_that_could_not_be_read_and_strict_ends_with_one() {
         assert!(strict.stdout.contains("NVIDIA T4"), "what is known is shown all the same");
         assert!(strict.stderr.contains(name), "{}", strict.stderr);
         let json = user.run(&["--json", "price", "summary", "--strict"]).expect(1);
-        assert!(json.stdout.contains(name) && json.error()["code"] == "sources_incomplete");
+        assert!(json.stdout.contains(name));
+        // The warning of before, then the error.
+        let last = json.stderr.lines().last().unwrap();
+        let last: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["error"]["code"], "sources_incomplete");
+        assert_eq!(last["error"]["exit_code"], 1);
     }
     let server = Server::start(|_| ok(summary(json!({}))));
     User::new(Some(&server.url)).run(&["price", "summary", "--strict"]).expect(0);
