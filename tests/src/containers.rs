@@ -23,6 +23,7 @@ while [ "$count" -gt 0 ]; do echo "NVIDIA H100 80GB HBM3, 81559"; count=$((count
 pub struct Containers {
     folder: TempDir,
     registry: u16,
+    tls: bool,
     processes: Vec<Running>,
 }
 
@@ -32,18 +33,31 @@ impl Containers {
     /// # Panics
     /// When the registry's folder was not made; `tests/run` makes it.
     pub fn start() -> Self {
+        Self::start_with(false)
+    }
+
+    /// The same with a registry that speaks TLS with a certificate of its own authority.
+    ///
+    /// # Panics
+    /// As [`Containers::start`].
+    pub fn start_with_tls() -> Self {
+        Self::start_with(true)
+    }
+
+    fn start_with(tls: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("runwhere-pod-").tempdir().expect("a folder");
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder.path(), open).expect("the folder is ours");
         let registry = free_port();
         let kept = std::env::var_os("RUNWHERE_REGISTRY").map(PathBuf::from).unwrap_or_default();
         assert!(kept.is_dir(), "RUNWHERE_REGISTRY names no folder: run tests/run");
-        let mut site = Containers { folder, registry, processes: Vec::new() };
+        let mut site = Containers { folder, registry, tls, processes: Vec::new() };
+        let tls = if tls { site.certificate() } else { String::new() };
         site.write(
             "registry.yml",
             &format!(
                 "version: 0.1\nlog: {{level: error}}\nstorage:\n  filesystem: {{rootdirectory: {}}}\n  \
-                 maintenance: {{readonly: {{enabled: true}}}}\nhttp: {{addr: 127.0.0.1:{registry}}}\n",
+                 maintenance: {{readonly: {{enabled: true}}}}\nhttp: {{addr: 127.0.0.1:{registry}{tls}}}\n",
                 kept.display()
             ),
         );
@@ -56,9 +70,7 @@ impl Containers {
             "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\ncgroupns = \"host\"\n\
              [engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n",
         );
-        site.write("bin/nvidia-smi", DRIVER);
-        let driver = site.path("bin/nvidia-smi");
-        fs::set_permissions(driver, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        gpu_driver(&site.path("bin"));
         let config = site.text("registry.yml");
         let registry = site.runner("docker-registry").start(&["serve", &config]);
         let socket = format!("unix://{}", site.socket().display());
@@ -84,6 +96,23 @@ impl Containers {
             std::net::TcpStream::connect(&address).ok()
         });
         site
+    }
+
+    /// Makes an authority and the registry's certificate; returns the registry's settings for it.
+    fn certificate(&self) -> String {
+        let new_key = || rcgen::KeyPair::generate().expect("a key");
+        let params = |names: Vec<String>| rcgen::CertificateParams::new(names).expect("names");
+        let mut authority = params(Vec::new());
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority = rcgen::CertifiedIssuer::self_signed(authority, new_key()).expect("signs");
+        let key = new_key();
+        let names = params(vec!["127.0.0.1".to_owned()]);
+        let certificate = names.signed_by(&key, &authority).expect("signs");
+        self.write("ca.pem", &authority.pem());
+        self.write("registry.pem", &certificate.pem());
+        self.write("registry.key", &key.serialize_pem());
+        let (certificate, key) = (self.text("registry.pem"), self.text("registry.key"));
+        format!(", tls: {{certificate: {certificate}, key: {key}}}")
     }
 
     fn write(&self, name: &str, content: &str) {
@@ -124,8 +153,12 @@ impl Containers {
 
     /// `config.toml` of a server that runs containers here on so many GPUs.
     pub fn config(&self, gpus: &str) -> String {
+        let images = match self.tls {
+            true => format!("[images]\nca_file = \"{}\"\n", self.text("ca.pem")),
+            false => String::new(),
+        };
         format!(
-            "[local]\ngpus = \"{gpus}\"\nprice_per_hour = \"10 CNY\"\nruntime = \"docker\"\n\
+            "{images}[local]\ngpus = \"{gpus}\"\nprice_per_hour = \"10 CNY\"\nruntime = \"docker\"\n\
              docker_socket = \"{}\"\ndocker_network = \"host\"\n",
             self.socket().display()
         )
@@ -133,8 +166,7 @@ impl Containers {
 
     /// The environment of a server: the driver that shows GPUs.
     pub fn env(&self) -> Vec<(String, std::ffi::OsString)> {
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", self.text("bin"));
-        vec![("PATH".to_owned(), path.into())]
+        gpu_driver(&self.path("bin"))
     }
 
     /// Names of all containers, running or not.
@@ -165,6 +197,20 @@ impl Drop for Containers {
         // Podman leaves its folder mounted on itself.
         let _ = Command::new("umount").arg(self.path("store/overlay")).status();
     }
+}
+
+/// Makes a driver in a folder that shows as many GPUs as it is asked about; gives the environment of a server that
+/// finds it there.
+///
+/// # Panics
+/// When the folder cannot be written.
+pub fn gpu_driver(folder: &Path) -> Vec<(String, std::ffi::OsString)> {
+    fs::create_dir_all(folder).expect("a folder");
+    let driver = folder.join("nvidia-smi");
+    fs::write(&driver, DRIVER).expect("a file");
+    fs::set_permissions(driver, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", folder.display());
+    vec![("PATH".to_owned(), path.into())]
 }
 
 /// The published `el` and its Python.

@@ -24,7 +24,7 @@ pub use api::{Api, Reply};
 pub use bill::billed_microseconds;
 pub use client::{OurClient, PublishedClient};
 pub use command::{Finished, Runner, Running};
-pub use containers::{Containers, our_el, published_el};
+pub use containers::{Containers, gpu_driver, our_el, published_el};
 pub use meter::{LocalMeter, meters};
 pub use phase::Phase;
 pub use processes::Processes;

@@ -35,7 +35,14 @@ impl Site {
 
     /// The same with more settings.
     pub fn with(gpus: &str, settings: &str) -> Self {
-        let containers = Containers::start();
+        Self::on(Containers::start(), gpus, settings)
+    }
+
+    /// The same on a container engine and registry that are there.
+    ///
+    /// # Panics
+    /// When the server does not start.
+    pub fn on(containers: Containers, gpus: &str, settings: &str) -> Self {
         let server = Server::start_with(ServerOptions {
             try_locally: false,
             config: Some(format!("{}\n{settings}", containers.config(gpus))),

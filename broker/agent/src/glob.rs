@@ -50,7 +50,8 @@ fn part(pattern: &str, name: &str) -> bool {
 
 /// Whether every client can store a file of this name.
 pub(crate) fn is_portable(path: &str) -> bool {
-    let drive = path.as_bytes().get(1) == Some(&b':') && path.as_bytes()[0].is_ascii_alphabetic();
+    // Some systems take any character before a colon for a drive.
+    let drive = path.chars().nth(1) == Some(':');
     !drive && !path.contains('\\') && !path.chars().any(char::is_control)
 }
 
@@ -83,6 +84,35 @@ mod tests {
         }
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
         assert!(!is_portable("a\\b") && !is_portable("c:x") && !is_portable("a\nb"));
-        assert!(is_portable("d/a b.bin") && is_portable("日志"));
+        assert!(!is_portable("1:x") && !is_portable("é:x") && !is_portable("a\u{85}b"));
+        assert!(is_portable("d/a b.bin") && is_portable("日志") && is_portable("ab:c"));
+    }
+    fn cases() -> u32 {
+        let given = std::env::var("RUNWHERE_FUZZ_CASES").ok();
+        given.and_then(|text| text.parse().ok()).unwrap_or(10_000)
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(cases()))]
+
+        #[test]
+        fn names_that_are_kept_stay_below_every_folder(
+            name in "([a:.\\\\/*?\\x00-\\x1f\\x7f\u{85}\u{202e}é😀 ]|\\PC){0,12}",
+            pattern in "[a*?/.]{0,10}",
+        ) {
+            // Whatever a name is, no pattern fails over it.
+            let _ = matches(&pattern, &name);
+            let kept = is_portable(&name) && crate::protocol::is_output_path(&name);
+            if kept {
+                let path = std::path::Path::new(&name);
+                let plain = |part| matches!(part, std::path::Component::Normal(_));
+                proptest::prop_assert!(path.is_relative() && path.components().all(plain), "{name:?}");
+                // What clients of other systems refuse.
+                proptest::prop_assert!(!name.contains('\\') && !name.contains('\0'), "{name:?}");
+                proptest::prop_assert!(name.chars().nth(1) != Some(':'), "{name:?}");
+                proptest::prop_assert!(!name.chars().any(|c| (c as u32) < 32 || c as u32 == 127));
+                proptest::prop_assert!(!name.split('/').any(|part| matches!(part, "" | "." | "..")));
+            }
+        }
     }
 }

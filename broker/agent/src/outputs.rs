@@ -108,10 +108,18 @@ impl Collector<'_> {
             found.keep(&task.outputs);
         }
         let Found { files, mut skipped } = found;
+        // A runner declares what it brings: a file among it that stays behind is a failure, while
+        // links and pipes are no outputs.
+        let declared = self.assignment.runner.is_some();
         let done: HashSet<&str> = self.earlier.iter().map(|(path, _)| path.as_str()).collect();
         let mut count = self.earlier.len() as u64;
         let mut bytes: u64 = self.earlier.iter().map(|(_, size)| size).sum();
-        let mut failed = None;
+        let unusable =
+            |reason: &str| matches!(reason, "unsafe_name" | "name_not_utf8" | "unreadable");
+        let mut failed = skipped
+            .iter()
+            .find(|skipped| declared && unusable(&skipped.reason))
+            .map(|skipped| skipped.reason.clone());
         let mut note = |path: &str, reason: &str| {
             if skipped.len() < MAX_SKIPPED {
                 let (path, reason) = (path.to_owned(), reason.to_owned());
@@ -166,7 +174,7 @@ impl Collector<'_> {
                         Problem::Skip("over_max_bytes") => {
                             ("over_max_bytes", Some("over_max_bytes".to_owned()))
                         }
-                        Problem::Skip(reason) => (reason, None),
+                        Problem::Skip(reason) => (reason, declared.then(|| reason.to_owned())),
                         Problem::Late => ("over_max_seconds", Some("over_max_seconds".to_owned())),
                         Problem::NotStored => {
                             ("not_uploaded", Some("the broker did not store it whole".to_owned()))

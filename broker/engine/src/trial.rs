@@ -164,6 +164,9 @@ pub struct LogSeal {
     pub frames: u64,
     /// Bytes of program output.
     pub bytes: u64,
+    /// Bytes that the program wrote beyond what is kept.
+    #[serde(default)]
+    pub dropped_bytes: u64,
 }
 
 /// A line the platform adds to the log; the text is made at the edge.

@@ -30,8 +30,12 @@ pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
                 _ => AgentEvent::Exited(exit),
             }
         }
-        EventKind::LogSealed { frames, bytes, .. } => {
-            AgentEvent::LogSealed(LogSeal { frames: *frames, bytes: *bytes })
+        EventKind::LogSealed { frames, bytes, dropped_bytes, .. } => {
+            AgentEvent::LogSealed(LogSeal {
+                frames: *frames,
+                bytes: *bytes,
+                dropped_bytes: *dropped_bytes,
+            })
         }
         EventKind::Collecting => AgentEvent::Other,
         EventKind::Output { path, sha256, size, checkpoint } => AgentEvent::Output(Output {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use runwhere_agent::protocol::{
     Assignment, Desired, EventKind, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION,
-    PollReply, PollRequest, RedeemReply, RedeemRequest,
+    PollReply, PollRequest, RedeemReply, RedeemRequest, is_output_path,
 };
 use runwhere_engine::{AgentOrder, Lease, StepError, Unit, sabotage};
 use runwhere_failpoint::failpoint;
@@ -165,6 +165,14 @@ impl AgentService for Agents {
         let (unit, _) = self.unit(&caller.trial, &caller.lease).await?;
         let mut acked_seq = unit.trial.agent_seq;
         for event in &request.events {
+            // User code may have taken over the agent: its words become names of files elsewhere.
+            if let EventKind::Output { path, .. } = &event.kind
+                && !is_output_path(path)
+            {
+                return Err(AgentRefusal::Invalid(
+                    "the path of an output must lie below the work folder".into(),
+                ));
+            }
             let kind = engine_event(&event.kind);
             let (lease, seq) = (caller.lease.clone(), event.seq);
             let step = self.core.step_to_end(caller.trial.clone(), false, move |unit, context| {

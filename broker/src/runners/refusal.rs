@@ -87,6 +87,7 @@ codes! {
     RsiUnconfigured = "RSI_CONTROL_UNCONFIGURED", 503;
     ProfileNotFound = "PROFILE_NOT_FOUND", 404;
     ServingUnavailable = "SERVING_UNAVAILABLE", 503;
+    ProviderUnavailable = "PROVIDER_UNAVAILABLE", 503;
     StoreUnavailable = "STORE_UNAVAILABLE", 503;
     Internal = "INTERNAL_SERVER_ERROR", 500;
 }

@@ -417,16 +417,17 @@ fn whole(count: GpuCount) -> u32 {
 }
 
 fn image_refused(problem: ImageProblem) -> Refused {
-    let code = match problem {
-        ImageProblem::Malformed(_) => Code::InvalidSpec,
-        ImageProblem::NotPublic(_) | ImageProblem::Platform(_) => Code::RunnerEnvironment,
-        ImageProblem::Registry { .. } => {
-            return Refused::new(Code::RunnerEnvironment, problem.to_string())
-                .at("spec.image")
-                .retry(30);
+    let text = problem.to_string();
+    let refused = match problem {
+        ImageProblem::Malformed(_) => Refused::new(Code::InvalidSpec, text),
+        ImageProblem::NotPublic(_) | ImageProblem::Platform(_) => {
+            Refused::new(Code::RunnerEnvironment, text)
+        }
+        ImageProblem::Registry { retry_after, .. } => {
+            Refused::new(Code::ProviderUnavailable, text).retry(retry_after.unwrap_or(30))
         }
     };
-    Refused::new(code, problem.to_string()).at("spec.image")
+    refused.at("spec.image")
 }
 
 /// The job's own request, for doors that know no trials: the first trial's.

@@ -308,7 +308,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     if let Err(refused) = publish_examples(&runners).await {
         tracing::warn!(reason = refused.message, "The example runners were not published");
     }
-    let images = OciImages::new(config.images.oci(&config_path)?).map_err(ServeError::Images)?;
+    let settings = config.images.oci(&config_path)?;
+    let images = OciImages::new(settings, Arc::clone(&clock)).map_err(ServeError::Images)?;
     let images: Arc<dyn Images> = Arc::new(images);
     let training = Training::new(Arc::clone(&core), runners, images, Arc::clone(&room), reachable);
     let envloop = crate::api::envloop::router(EnvloopParts {

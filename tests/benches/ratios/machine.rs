@@ -41,6 +41,15 @@ pub(crate) fn children_cpu() -> Duration {
     Duration::from_secs_f64(ticks / TICKS_PER_SECOND)
 }
 
+/// Processor time of a process so far; `None` once it has ended.
+pub(crate) fn process_cpu(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: f64 = ticks.map(|field| field.parse::<f64>().ok()).sum::<Option<f64>>()?;
+    Some(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+}
+
 /// A size of a process in megabytes, such as `VmHWM`; `None` once it has ended.
 pub(crate) fn megabytes(pid: u32, what: &str) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

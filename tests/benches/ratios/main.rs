@@ -7,6 +7,7 @@ mod ingest;
 mod jobs;
 mod machine;
 mod prices;
+mod runners;
 mod shared;
 mod times;
 
@@ -15,12 +16,13 @@ use figure::Report;
 type Part = fn(&mut Report);
 
 /// The parts, in the order in which they run.
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("prices", prices::measure),
     ("files", files::measure),
     ("ingest", ingest::measure),
     ("jobs", jobs::measure),
     ("times", times::measure),
+    ("runners", runners::measure),
 ];
 
 fn main() {

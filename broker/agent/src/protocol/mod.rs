@@ -38,7 +38,7 @@ pub use frame::{
     MAX_BATCH_COMPRESSED_BYTES, MAX_FRAME_BYTES, decode_batch, decode_frames, decode_parts,
     encode_batch, encode_frames,
 };
-pub use output::StoredOutput;
+pub use output::{StoredOutput, is_output_path};
 pub use poll::{AgentState, Desired, MAX_POLL_WAIT_MS, PollReply, PollRequest};
 pub use session::{RedeemReply, RedeemRequest};
 

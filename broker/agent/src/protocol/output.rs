@@ -13,3 +13,10 @@ pub struct StoredOutput {
     /// Of the bytes as read back.
     pub sha256: Digest,
 }
+
+/// Whether an output's path is one below the work folder: relative, no empty part, `.` or `..`, no
+/// NUL, no part longer than a file system takes. A broker believes no other.
+#[must_use]
+pub fn is_output_path(path: &str) -> bool {
+    crate::files::safe_path(path).is_ok()
+}

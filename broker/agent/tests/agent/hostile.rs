@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use runwhere_agent::protocol::{Desired, Digest, EventKind, LogStream};
+use runwhere_agent::protocol::{Assignment, Desired, Digest, EventKind, LogStream};
 use sha2::Digest as _;
 
 use crate::broker::{Broker, Seen, log_of};
@@ -150,6 +150,112 @@ fn outputs_beyond_the_bound_are_named() {
     assert_eq!(files, 2);
     assert_eq!(skipped.len(), 1);
     assert_eq!((skipped[0].path.as_str(), skipped[0].reason.as_str()), ("big", "over_max_bytes"));
+}
+
+/// A runner's files are declared: what of them stays behind makes the collection incomplete.
+fn runner(script: &[u8], outputs: &[&str]) -> Assignment {
+    let mut assignment = shell("");
+    let task = serde_json::json!({
+        "entrypoint": "main.sh", "files": [file("main.sh", script)], "outputs": outputs, "image": "",
+    });
+    assignment.runner = Some(serde_json::from_value(task).unwrap());
+    assignment
+}
+
+/// What became of a collection: files, what was left behind and why, and why it failed.
+fn collection(broker: &Broker) -> (u64, Vec<(String, String)>, Option<String>) {
+    broker.seen(|seen| {
+        let found = seen.events.iter().find_map(|event| match &event.kind {
+            EventKind::Collected { files, skipped, failed, .. } => {
+                let mut skipped: Vec<_> =
+                    skipped.iter().map(|s| (s.path.clone(), s.reason.clone())).collect();
+                skipped.sort();
+                Some((*files, skipped, failed.clone()))
+            }
+            _ => None,
+        });
+        found.unwrap()
+    })
+}
+
+#[test]
+fn every_output_that_cannot_be_taken_has_its_reason() {
+    let make =
+        |text: &str| format!("mkdir -p outputs/deep; echo good >outputs/deep/good; {text}\n");
+    for (text, expected, failed) in [
+        (
+            "ln -s /etc/passwd outputs/l; ln -s / outputs/d; mkfifo outputs/p",
+            &[("outputs/d", "symlink"), ("outputs/l", "symlink"), ("outputs/p", "fifo")][..],
+            None,
+        ),
+        // What was not declared is nobody's concern.
+        ("ln -s /etc/passwd other; printf x >'c:x'", &[], None),
+        ("truncate -s 64M outputs/holes", &[("outputs/holes", "sparse")], Some("sparse")),
+        ("printf x >'outputs/a\\b'", &[("outputs/a\\b", "unsafe_name")], Some("unsafe_name")),
+        (
+            "printf x >\"outputs/$(printf 'a\\nb')\"",
+            &[("outputs/a\nb", "unsafe_name")],
+            Some("unsafe_name"),
+        ),
+        (
+            "printf x >\"outputs/$(printf 'a\\377b')\"",
+            &[("outputs/a\u{fffd}b", "name_not_utf8")],
+            Some("name_not_utf8"),
+        ),
+        (
+            "head -c 90000000 /dev/zero >outputs/large",
+            &[("outputs/large", "over_max_bytes")],
+            Some("over_max_bytes"),
+        ),
+    ] {
+        let script = make(text);
+        let mut assignment = runner(script.as_bytes(), &["outputs/**"]);
+        assignment.collect.max_bytes = 80_000_000;
+        let broker = Broker::start(assignment, vec![script.clone().into_bytes()]);
+        let mut node = Node::new(&broker, &Setup::default());
+        node.agent();
+        broker.wait("done", done);
+        let (files, skipped, reason) = collection(&broker);
+        let expected: Vec<_> =
+            expected.iter().map(|(path, why)| ((*path).to_owned(), (*why).to_owned())).collect();
+        assert_eq!((files, skipped), (1, expected), "{text}");
+        assert_eq!(reason.as_deref(), failed, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_taken_is_told() {
+    let script =
+        b"mkdir outputs; head -c 30000000 /dev/urandom >outputs/grows; echo fine >outputs/still\n";
+    let assignment = runner(script, &["outputs/**"]);
+    let broker = Broker::start(assignment, vec![script.to_vec()]);
+    let mut node = Node::new(&broker, &Setup::default());
+    let grows = node.dir().join("work/outputs/grows");
+    let agent = node.agent();
+    // Somebody else's program, which the end of the trial does not end.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::io::Write as _;
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed)
+                && std::time::Instant::now() < end
+            {
+                if let Ok(mut file) = fs::OpenOptions::new().append(true).open(&grows) {
+                    let _ = file.write_all(b"more");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        broker.wait("done", done);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let (files, skipped, failed) = collection(&broker);
+    assert_eq!(files, 1);
+    assert_eq!(skipped, [("outputs/grows".to_owned(), "changed_while_read".to_owned())]);
+    assert_eq!(failed.as_deref(), Some("changed_while_read"));
+    broker.want(Desired::Release, "");
+    assert_eq!(node.exit_code(agent), Some(0));
 }
 
 #[test]

@@ -27,6 +27,8 @@ const DEFAULT: usize = 200;
 const MOST: usize = 1000;
 /// Bytes of text in one page: the client takes no more than 16 MiB.
 const PAGE_BYTES: usize = 4 << 20;
+/// Bytes of lines that are not wanted, after which a page ends.
+const PASSED_BYTES: usize = 32 << 20;
 const PREFIX: &str = "[runwhere] ";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -199,16 +201,20 @@ async fn part(
 ) -> Result<Part, Error> {
     let sealed = el.parts.logs.state(trial).await?.sealed;
     let mut follower = el.parts.logs.follow(trial, from, lang).await?;
-    let (mut lines, mut bytes) = (Vec::new(), 0);
+    let (mut lines, mut bytes, mut passed) = (Vec::new(), 0, 0);
     let mut whole = false;
-    while lines.len() <= limit && bytes <= PAGE_BYTES {
+    while lines.len() <= limit && bytes <= PAGE_BYTES && passed <= PASSED_BYTES {
         let Some(read) = follower.next().await? else {
             whole = true;
             break;
         };
-        for line in read.into_iter().filter(|line| wanted.takes(line.source)) {
-            bytes += line.text.len();
-            lines.push(line);
+        for line in read {
+            if wanted.takes(line.source) {
+                bytes += line.text.len();
+                lines.push(line);
+            } else {
+                passed += line.text.len();
+            }
         }
     }
     if whole && sealed {
@@ -249,7 +255,7 @@ async fn answer(
     let mut eof = true;
     for (index, part) in parts.iter().enumerate() {
         let taken = next[index] == part.lines.len();
-        if taken && part.whole {
+        if taken {
             // Past what is not wanted, too.
             place.0[index] = part.end;
         }
@@ -258,16 +264,23 @@ async fn answer(
     }
     let eof = eof && !has_more;
     let (status, missing) = collection(view, eof);
+    let dropped: u64 = view
+        .trials
+        .iter()
+        .filter_map(|(trial, _)| trial.log.as_ref())
+        .map(|log| log.dropped_bytes)
+        .sum();
     ok(json!({
         "items": items,
         "next_cursor": place.text(view, wanted),
         "has_more": has_more,
         "eof": eof,
         "collection_status": status,
-        "truncated": false,
-        "dropped_bytes": 0,
+        // Known once a trial's log is sealed; until then a line in it says so.
+        "truncated": dropped > 0,
+        "dropped_bytes": dropped,
         "missing_reason": missing,
-        "sources": sources(wanted),
+        "sources": sources(wanted, missing),
     }))
 }
 
@@ -309,10 +322,14 @@ fn collection(view: &JobView, eof: bool) -> (&'static str, Option<&'static str>)
     }
 }
 
-fn sources(wanted: Wanted) -> Vec<Value> {
+/// What a node takes with it is its program's output; the platform's lines are the server's.
+fn sources(wanted: Wanted, missing: Option<&str>) -> Vec<Value> {
     [("system", Wanted::System), ("runtime", Wanted::Runtime)]
         .into_iter()
         .filter(|(_, own)| wanted == Wanted::All || wanted == *own)
-        .map(|(name, _)| json!({ "name": name, "missing_reason": null }))
+        .map(|(name, source)| {
+            let missing = missing.filter(|_| source == Wanted::Runtime);
+            json!({ "name": name, "missing_reason": missing })
+        })
         .collect()
 }

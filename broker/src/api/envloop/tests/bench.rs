@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -50,9 +51,11 @@ pub(super) struct Bench {
     pub(super) store: Arc<MemoryStore>,
     pub(super) jobs: Arc<Jobs>,
     pub(super) runners: Runners,
+    pub(super) logs: Logs,
     /// A key with all permissions of the project `default`.
     pub(super) key: String,
-    _folder: TempDir,
+    clock: Arc<ManualClock>,
+    folder: TempDir,
 }
 
 /// A reply, read.
@@ -81,6 +84,52 @@ impl Reply {
     }
 }
 
+fn serve(
+    store: &Arc<MemoryStore>,
+    clock: &Arc<ManualClock>,
+    folder: &Path,
+) -> (Router, Arc<Jobs>, Runners, Logs) {
+    let ids = Arc::new(SystemIds);
+    let accounts = Accounts::new(store.clone(), clock.clone(), ids.clone());
+    let mut registry = Registry::new();
+    let deployment = DeploymentId::new("rw-test").unwrap();
+    let cloud = SimCloud::new(SimProfile::token(), deployment.clone(), clock.clone());
+    registry.add(Arc::new(cloud.named("sim".parse().unwrap())));
+    let sheet = Sheet(vec![offer("sim/-/-/on_demand/h100", 1, "20", true)]);
+    let core = Core::new(CoreParts {
+        store: store.clone(),
+        registry,
+        prices: Arc::new(sheet),
+        clock: clock.clone(),
+        ids,
+        log: Arc::new(NoPlatformLog),
+        policy: Policy::default(),
+        deployment,
+        broker_url: "http://127.0.0.1:1".to_owned(),
+        ca_pem: None,
+        token_key: Secret::new("key"),
+    });
+    let blobs = Blobs::open(folder.join("blobs")).unwrap();
+    let clock: Arc<dyn Clock> = clock.clone();
+    let logs = Logs::open(folder.join("logs"), 1 << 20, clock.clone()).unwrap();
+    let runners = Runners::new(store.clone(), blobs.clone(), clock.clone());
+    let jobs = Arc::new(Jobs::new(core.clone(), true));
+    let training =
+        Training::new(core, runners.clone(), Arc::new(AllImages), Arc::new(Unbounded), true);
+    let app = router(EnvloopParts {
+        training: Arc::new(training),
+        store: store.clone(),
+        blobs,
+        logs: logs.clone(),
+        accounts,
+        clock,
+        key: Secret::new("server key"),
+        public_url: None,
+        secure: false,
+    });
+    (app, jobs, runners, logs)
+}
+
 impl Bench {
     pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -92,46 +141,17 @@ impl Bench {
         let other = ProjectId::new("other").unwrap();
         let acme = WorkspaceId::new("acme").unwrap();
         accounts.make_project(other, Some(acme)).await.unwrap();
-        let mut registry = Registry::new();
-        let deployment = DeploymentId::new("rw-test").unwrap();
-        let cloud = SimCloud::new(SimProfile::token(), deployment.clone(), clock.clone());
-        registry.add(Arc::new(cloud.named("sim".parse().unwrap())));
-        let sheet = Sheet(vec![offer("sim/-/-/on_demand/h100", 1, "20", true)]);
-        let core = Core::new(CoreParts {
-            store: store.clone(),
-            registry,
-            prices: Arc::new(sheet),
-            clock: clock.clone(),
-            ids,
-            log: Arc::new(NoPlatformLog),
-            policy: Policy::default(),
-            deployment,
-            broker_url: "http://127.0.0.1:1".to_owned(),
-            ca_pem: None,
-            token_key: Secret::new("key"),
-        });
-        let blobs = Blobs::open(folder.path().join("blobs")).unwrap();
-        let clock: Arc<dyn Clock> = clock;
-        let logs = Logs::open(folder.path().join("logs"), 1 << 20, clock.clone()).unwrap();
-        let runners = Runners::new(store.clone(), blobs.clone(), clock.clone());
-        let jobs = Arc::new(Jobs::new(core.clone(), true));
-        let training =
-            Training::new(core, runners.clone(), Arc::new(AllImages), Arc::new(Unbounded), true);
-        let app = router(EnvloopParts {
-            training: Arc::new(training),
-            store: store.clone(),
-            blobs,
-            logs,
-            accounts: accounts.clone(),
-            clock,
-            key: Secret::new("server key"),
-            public_url: None,
-            secure: false,
-        });
-        let bench =
-            Self { app, accounts, store, jobs, runners, key: String::new(), _folder: folder };
+        let (app, jobs, runners, logs) = serve(&store, &clock, folder.path());
+        let key = String::new();
+        let bench = Self { app, accounts, store, jobs, runners, logs, key, clock, folder };
         let key = bench.new_key("default", &[Permission::Admin]).await;
         Self { key, ..bench }
+    }
+
+    /// Another server on what is stored.
+    pub(super) fn restart(&mut self) {
+        let started = serve(&self.store, &self.clock, self.folder.path());
+        (self.app, self.jobs, self.runners, self.logs) = started;
     }
 
     pub(super) async fn new_key(&self, project: &str, permissions: &[Permission]) -> String {

@@ -3,7 +3,10 @@
 mod bench;
 mod content;
 mod doors;
+mod fuzz;
+mod pages;
 mod profiles;
+mod site;
 mod tenants;
 
 use bench::{Bench, Reply};
