@@ -93,10 +93,8 @@ fn envloop_bounds_tags_and_artifacts_of_the_largest_size() {
     assert_eq!((&item["name"], &item["size"]), (&json!("outputs/large.bin"), &json!(LARGE)));
     site.ours(&["trial", "artifact", "download", &trial, "files"]).expect_code(0);
     look(&mut peaks);
-    let mut file = fs::File::open(site.home.path().join("files/outputs/large.bin")).unwrap();
-    let mut hash = Sha256::new();
-    std::io::copy(&mut file, &mut hash).unwrap();
-    assert_eq!(item["sha256"], hex::encode(hash.finalize()));
+    let bytes = fs::read(site.home.path().join("files/outputs/large.bin")).unwrap();
+    assert_eq!(item["sha256"], hex::encode(Sha256::digest(bytes)));
     // The server, the agent of the tagged job, and that of the large one.
     eprintln!("peaks in KiB: {peaks:?}");
     assert!(peaks.len() >= 2, "{peaks:?}");
@@ -140,13 +138,7 @@ fn envloop_bounds_logs_are_paged_while_they_are_written_and_the_registry_speaks_
     );
     let api = api(&site);
     // The smallest pages go on in larger ones, or they would take minutes.
-    let sizes = [
-        (1, 300, 1000),
-        (7, 300, 999),
-        (64, 600, 1000),
-        (999, usize::MAX, 1),
-        (1000, usize::MAX, 1),
-    ];
+    let sizes = [(1, 300, 1000), (7, 300, 999), (64, 400, 1000)];
     std::thread::scope(|scope| {
         let readers = sizes.map(|(size, pages, then)| {
             let (api, id) = (Api::new(&site.server.url(), &site.key), &id);

@@ -1,8 +1,9 @@
 //! Tokens and the first tenant.
 
-use std::io;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use jiff::Timestamp;
 use runwhere_engine::{ApiKey, KeyKind, Permission, Principal, Project, Quota, Workspace};
@@ -21,6 +22,8 @@ const PREFIX: &str = "rw_";
 const ENVLOOP_PREFIX: &str = "epk_";
 /// Longer than any token.
 const MAX_TOKEN_BYTES: usize = 256;
+/// Keys that are remembered.
+const MOST_KNOWN: usize = 4096;
 /// The id of the first workspace, project and principal.
 pub(super) const DEFAULT_ID: &str = "default";
 const FIRST_PRINCIPAL: &str = "admin";
@@ -65,12 +68,23 @@ pub struct Accounts {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    known: Arc<Known>,
+}
+
+/// Keys by the hash of their secret, each with the version of the store that it was read from.
+#[derive(Default)]
+struct Known(Mutex<HashMap<String, (u64, ApiKey)>>);
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known").finish_non_exhaustive()
+    }
 }
 
 impl Accounts {
     /// Accounts of a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
-        Self { store, clock, ids }
+        Self { store, clock, ids, known: Arc::default() }
     }
 
     /// Who a token belongs to.
@@ -92,7 +106,7 @@ impl Accounts {
         if !token.starts_with(prefix) || token.len() > MAX_TOKEN_BYTES {
             return Err(AccountError::Unauthorized);
         }
-        let key = self.store.key_by_secret(&hash(token)).await?;
+        let key = self.key_of(hash(token)).await?;
         let key = key.filter(|key| key.kind == kind && key.is_valid(self.clock.now()));
         let key = key.ok_or(AccountError::Unauthorized)?;
         Ok(Caller {
@@ -102,6 +116,29 @@ impl Accounts {
             key: key.id,
             permissions: key.permissions,
         })
+    }
+
+    /// The key of a secret. Read once for each version of the store: waiting clients call many times
+    /// a second.
+    async fn key_of(&self, secret_sha256: String) -> Result<Option<ApiKey>, AccountError> {
+        let version = self.store.version();
+        {
+            let known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((of, key)) = known.get(&secret_sha256)
+                && Some(*of) == version
+            {
+                return Ok(Some(key.clone()));
+            }
+        }
+        let key = self.store.key_by_secret(&secret_sha256).await?;
+        if let (Some(version), Some(key)) = (version, &key) {
+            let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= MOST_KNOWN {
+                known.clear();
+            }
+            known.insert(secret_sha256, (version, key.clone()));
+        }
+        Ok(key)
     }
 
     /// Makes an EnvLoop key for a caller whose secret only its owner knows; with the caller's own

@@ -176,6 +176,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Writes a whole transition durably, or nothing.
     async fn commit(&self, transition: Transition) -> Result<(), StoreError>;
 
+    /// A number that is another one after every commit, also one of another process: what was read
+    /// after it was taken holds as long as it stays. `None` where that cannot be told. Never waits.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
     /// A job with its trials; deleted ones included (callers hide them).
     async fn job(&self, project: &ProjectId, id: &JobId) -> Result<Option<JobView>, StoreError>;
     /// The newest job of a name that is not deleted.

@@ -20,10 +20,20 @@ fn unsafe_name(name: &str) -> ElFailure {
 async fn fetch(
     client: &Client,
     address: &str,
-    target: &Path,
+    (root, target): (&Path, &Path),
     size: Option<u64>,
     sha256: Option<&str>,
 ) -> Outcome<()> {
+    if let Some(below) = target.parent() {
+        let disk = |error: std::io::Error| {
+            ElFailure::local("FILE_ERROR", format!("{}: {error}", below.display()))
+        };
+        std::fs::create_dir_all(below).map_err(disk)?;
+        // A link that lies in the folder already must not lead the write elsewhere.
+        if !below.canonicalize().map_err(disk)?.starts_with(root.canonicalize().map_err(disk)?) {
+            return Err(unsafe_name(&target.display().to_string()));
+        }
+    }
     let response = client.request(Method::GET, address)?.send().await;
     let response = refused(response.map_err(|error| network(&error))?).await?;
     let expected = Expected { size, sha256: sha256.map(str::to_owned) };
@@ -72,7 +82,7 @@ pub(super) async fn artifacts(client: &Client, trial: &str, folder: &Path) -> Ou
         let id = item["artifact_id"].as_str().unwrap_or_default();
         let address = format!("{base}/{}/content", encoded(id));
         let target = folder.join(name);
-        fetch(client, &address, &target, item["size"].as_u64(), item["sha256"].as_str()).await?;
+        fetch(client, &address, (folder, &target), item["size"].as_u64(), item["sha256"].as_str()).await?;
         downloaded.push(json!({ "name": name, "size": item["size"], "sha256": item["sha256"] }));
     }
     Ok(
@@ -110,7 +120,7 @@ pub(super) async fn checkpoint(client: &Client, name: &str, folder: &Path) -> Ou
             ElFailure::local("CHECKPOINT_FILES_INVALID", format!("there is no address for {name}"))
         })?;
         let target = folder.join(name);
-        fetch(client, url, &target, file["size_bytes"].as_u64(), file["sha256"].as_str()).await?;
+        fetch(client, url, (folder, &target), file["size_bytes"].as_u64(), file["sha256"].as_str()).await?;
         downloaded.push(name.to_owned());
     }
     Ok(

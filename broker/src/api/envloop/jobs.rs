@@ -142,8 +142,12 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Answer {
     let caller = signed.reads_jobs()?;
+    let (place, known) = el.known(&caller.project, format!("job {id}"));
+    if let Some(known) = known {
+        return Ok(known);
+    }
     let row = visible(&el, &caller, &id).await?;
-    ok(view::job(&row, el.parts.clock.now(), true))
+    el.keep(place, &view::job(&row, el.parts.clock.now(), true))
 }
 
 pub(super) async fn result(

@@ -14,6 +14,7 @@ mod jobs;
 mod login;
 mod logs;
 mod page;
+mod replies;
 mod router;
 mod runners;
 mod state;

@@ -14,6 +14,7 @@ use runwhere_providers::Clock;
 use super::answer::Error;
 use super::checkpoints::Lora;
 use super::login::Grants;
+use super::replies::Replies;
 use crate::accounts::{Accounts, Caller};
 use crate::api::state::bearer;
 use crate::blobs::Blobs;
@@ -49,13 +50,19 @@ pub struct EnvloopParts {
 pub(super) struct El {
     pub(super) parts: EnvloopParts,
     pub(super) grants: Grants,
+    pub(super) replies: Replies,
     /// What was found in outputs that may be adapters, by checkpoint.
     pub(super) adapters: Mutex<HashMap<String, Option<Lora>>>,
 }
 
 impl El {
     pub(super) fn new(parts: EnvloopParts) -> Self {
-        Self { parts, grants: Grants::default(), adapters: Mutex::default() }
+        Self {
+            parts,
+            grants: Grants::default(),
+            replies: Replies::default(),
+            adapters: Mutex::default(),
+        }
     }
 
     pub(super) fn registry(&self) -> &Registry {

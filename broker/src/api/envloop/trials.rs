@@ -103,8 +103,12 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Answer {
     let caller = signed.reads_jobs()?;
+    let (place, known) = el.known(&caller.project, format!("trial {id}"));
+    if let Some(known) = known {
+        return Ok(known);
+    }
     let (job, trial, lease) = visible(&el, &caller, &id).await?;
-    ok(view::trial(&job, &trial, lease.as_ref()))
+    el.keep(place, &view::trial(&job, &trial, lease.as_ref()))
 }
 
 /// A trial with what was collected of it.

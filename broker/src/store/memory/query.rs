@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -23,6 +24,7 @@ use crate::store::{
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    commits: AtomicU64,
 }
 
 impl MemoryStore {
@@ -105,7 +107,13 @@ fn page<T: Clone>(
 #[async_trait]
 impl Store for MemoryStore {
     async fn commit(&self, transition: Transition) -> Result<(), StoreError> {
-        self.state().commit(transition)
+        let result = self.state().commit(transition);
+        self.commits.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.commits.load(Ordering::Acquire))
     }
 
     async fn job(&self, project: &ProjectId, id: &JobId) -> Result<Option<JobView>, StoreError> {

@@ -547,3 +547,10 @@ pub(super) fn namespace_holder(
 pub(super) fn principal(c: &Connection, id: &PrincipalId) -> Result<Option<Principal>, Fault> {
     one(c, "principals", "SELECT doc FROM principals WHERE id = ?1", [id.as_str()])
 }
+
+/// Changes with every commit of another connection.
+pub(super) fn data_version(c: &Connection) -> Result<u64, Fault> {
+    let mut statement = c.prepare_cached("PRAGMA data_version")?;
+    let version: i64 = statement.query_row([], |row| row.get(0))?;
+    Ok(version.cast_unsigned())
+}

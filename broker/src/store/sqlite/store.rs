@@ -37,6 +37,8 @@ type Read = Box<dyn FnOnce(&Connection) + Send>;
 pub struct SqliteStore {
     path: PathBuf,
     mode: Mode,
+    /// Sees only that something was committed; none where one connection does everything.
+    watch: Option<Mutex<Connection>>,
 }
 
 #[derive(Debug)]
@@ -72,14 +74,15 @@ impl SqliteStore {
             reads: Some(reads),
             reader: Some(reader),
         };
-        Ok(Self { path: path.into(), mode })
+        let watch = Some(Mutex::new(schema::open_reader(path)?));
+        Ok(Self { path: path.into(), mode, watch })
     }
 
     /// Opens or makes the database for use on the caller's thread: every call is done when it
     /// returns and nothing runs beside it, as a simulation needs.
     pub fn open_inline(path: &Path) -> Result<Self, OpenError> {
         let database = Database::open(path)?;
-        Ok(Self { path: path.into(), mode: Mode::Inline(Mutex::new(database)) })
+        Ok(Self { path: path.into(), mode: Mode::Inline(Mutex::new(database)), watch: None })
     }
 
     async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
@@ -188,6 +191,11 @@ impl Store for SqliteStore {
                 answer.await.map_err(|_| stopped())?
             }
         }
+    }
+
+    fn version(&self) -> Option<u64> {
+        let connection = self.watch.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        read::data_version(&connection).ok()
     }
 
     async fn job(&self, project: &ProjectId, id: &JobId) -> Result<Option<JobView>, StoreError> {

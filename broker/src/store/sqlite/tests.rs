@@ -88,6 +88,24 @@ async fn everything_is_there_after_reopening() {
     assert!(store.workspace(&sample::workspace_id()).await.unwrap().is_some());
 }
 
+#[tokio::test]
+async fn the_version_is_another_one_after_every_commit_of_any_process() {
+    let (_dir, path) = folder();
+    let store = SqliteStore::open(&path).unwrap();
+    let before = store.version().unwrap();
+    count(&store).await;
+    assert_eq!(store.version(), Some(before));
+    store.commit(submit(1, "a")).await.unwrap();
+    let own = store.version().unwrap();
+    assert_ne!(own, before);
+    assert_eq!(store.version(), Some(own));
+    let beside = SqliteStore::open_inline(&path).unwrap();
+    beside.commit(submit(2, "b")).await.unwrap();
+    assert_ne!(store.version(), Some(own));
+    // A store that cannot tell says so.
+    assert_eq!(beside.version(), None);
+}
+
 #[test]
 fn a_newer_database_is_refused_and_left_alone() {
     let (_dir, path) = folder();

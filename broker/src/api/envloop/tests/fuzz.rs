@@ -23,6 +23,11 @@ fn run<S: Strategy>(strategy: &S, mut check: impl FnMut(S::Value) -> Result<(), 
     }
 }
 
+/// A pattern that is read once: as a plain text it would be read for every case.
+fn text(pattern: &str) -> impl Strategy<Value = String> {
+    proptest::string::string_regex(pattern).unwrap()
+}
+
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -34,8 +39,8 @@ fn value() -> impl Strategy<Value = Value> {
         9 => any::<i64>().prop_map(Value::from),
         9 => any::<u64>().prop_map(Value::from),
         9 => any::<f64>().prop_map(Value::from),
-        9 => "\\PC{0,20}".prop_map(Value::from),
-        9 => "(\\x00|\\n|\\[|\\]|@|/|é|😀|\u{301}|\u{202e}|a){0,12}".prop_map(Value::from),
+        9 => text("\\PC{0,20}").prop_map(Value::from),
+        9 => text("(\\x00|\\n|\\[|\\]|@|/|é|😀|\u{301}|\u{202e}|a){0,12}").prop_map(Value::from),
         1 => Just(json!("x".repeat(70_000))),
         9 => Just(json!(1e308)),
     ];
@@ -79,7 +84,7 @@ fn key() -> impl Strategy<Value = String> {
             "metadata",
         ])
         .prop_map(str::to_owned),
-        "\\PC{0,8}",
+        text("\\PC{0,8}"),
     ]
 }
 
@@ -195,7 +200,7 @@ fn fuzz_log_cursors() {
     // A cursor's text, or the bytes of one of the positions in it, changed.
     let edit = (any::<prop::sample::Index>(), any::<usize>(), any::<u8>(), any::<u64>(), 0..5_u8);
     let strategy = prop_oneof![
-        1 => "\\PC{0,80}".prop_map(Err),
+        1 => text("\\PC{0,80}").prop_map(Err),
         1 => prop::collection::vec(any::<u8>(), 0..120).prop_map(|bytes| Err(URL_SAFE_NO_PAD.encode(bytes))),
         8 => prop::collection::vec(edit, 1..4).prop_map(Ok),
     ];
@@ -249,10 +254,10 @@ fn fuzz_names_in_addresses() {
         (site, trials[0].clone())
     });
     let name = prop_oneof![
-        "(\\.\\.|/|\\\\|%|a|\\x00|~|\\.|é){0,10}",
-        "\\PC{0,60}",
+        text("(\\.\\.|/|\\\\|%|a|\\x00|~|\\.|é){0,10}"),
+        text("\\PC{0,60}"),
         Just("x".repeat(5000)),
-        (any::<u32>(), "[0-9a-f]{0,70}", "[A-Za-z0-9_-]{0,9}", "[0-9a-f]{0,64}")
+        (any::<u32>(), text("[0-9a-f]{0,70}"), text("[A-Za-z0-9_-]{0,9}"), text("[0-9a-f]{0,64}"))
             .prop_map(|(until, hash, project, mark)| format!("{until}.{hash}.{project}.{mark}")),
     ];
     run(&(name, 0..8_usize), |(name, place)| {
