@@ -82,7 +82,8 @@ pub(super) async fn artifacts(client: &Client, trial: &str, folder: &Path) -> Ou
         let id = item["artifact_id"].as_str().unwrap_or_default();
         let address = format!("{base}/{}/content", encoded(id));
         let target = folder.join(name);
-        fetch(client, &address, (folder, &target), item["size"].as_u64(), item["sha256"].as_str()).await?;
+        fetch(client, &address, (folder, &target), item["size"].as_u64(), item["sha256"].as_str())
+            .await?;
         downloaded.push(json!({ "name": name, "size": item["size"], "sha256": item["sha256"] }));
     }
     Ok(
@@ -120,7 +121,8 @@ pub(super) async fn checkpoint(client: &Client, name: &str, folder: &Path) -> Ou
             ElFailure::local("CHECKPOINT_FILES_INVALID", format!("there is no address for {name}"))
         })?;
         let target = folder.join(name);
-        fetch(client, url, (folder, &target), file["size_bytes"].as_u64(), file["sha256"].as_str()).await?;
+        fetch(client, url, (folder, &target), file["size_bytes"].as_u64(), file["sha256"].as_str())
+            .await?;
         downloaded.push(name.to_owned());
     }
     Ok(

@@ -76,8 +76,9 @@ impl Site {
         let made = server.beside(&["token", "create", "--envloop", "--data-dir", &data]);
         let key = made.expect_code(0).stdout.trim().to_owned();
         let page = Api::new(&server.url(), &key).get("/v1/runners").expect(200);
-        let word = |name: &str| page["items"][0][name].as_str().expect("a runner").to_owned();
-        let runner = format!("{}@{}", word("name"), word("revision"));
+        let runners = page["items"].as_array().expect("a page");
+        let runner = runners.iter().find(|item| item["name"] == "envloop/bash").expect("it ships");
+        let runner = format!("envloop/bash@{}", runner["revision"].as_str().expect("a commit"));
         Site { server, key, runner, image: image.to_owned() }
     }
 
