@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Looks around, leaves a process that only its user tells apart, and waits until the test lets it go.
 const PROGRAM: &str = r#"
@@ -128,6 +129,59 @@ fn programs_of_root_are_users_of_their_own() {
         assert!(lines.contains("python runs") && lines.contains("\"out\""), "{lines}");
     }
     eventually("the work root is gone", || (!work_root.exists()).then_some(()));
+}
+
+/// Does what keeps an end from being whole: goes on as its own child faster than anybody looks, leaves files where all
+/// users write, and makes a folder of a file, a file of a folder, and a folder in a folder for ever.
+const HOSTILE: &str = r#"
+set -u
+[ -z "${RUNW_RESUME_FROM_STEP:-}" ] || { cat a/b d; exit 0; }
+"$CONTROL/chain" "$CONTROL/held" 60
+for place in /tmp /var/tmp /dev/shm; do mkdir "$place/runwhere-test-left.$(id -u)" && echo "$place/runwhere-test-left.$(id -u)"; done >"$CONTROL/left"
+rm -r a d && mkdir a && printf 'folder ' >a/b && printf file >d
+mkdir deep && cd -P deep || exit 8
+for level in $(seq 600); do mkdir d && cd -P d || exit 9; done 2>/dev/null
+exit 0
+"#;
+
+#[test]
+fn nothing_of_a_hostile_program_is_left_and_its_outputs_come_back() {
+    if !is_root("nothing_of_a_hostile_program_is_left_and_its_outputs_come_back") {
+        return;
+    }
+    let server = Server::start();
+    let api = server.api();
+    let project = Project::new("hostile", HOSTILE);
+    let chain = project.control().file("chain");
+    let source = chain.with_extension("c");
+    fs::write(&source, include_str!("../../broker/agent/tests/agent/chain.c")).unwrap();
+    let made = Command::new("cc").arg("-o").arg(&chain).arg(&source).status().unwrap();
+    assert!(made.success());
+    let yaml = project.yaml();
+    let files: [(&str, &[u8]); 4] = [
+        ("train.sh", HOSTILE.as_bytes()),
+        ("train.yaml", yaml.as_bytes()),
+        ("a", b"a file"),
+        ("d/x", b"in a folder"),
+    ];
+    api.sync(project.name(), &yaml, &files);
+    let id = api.submit(&yaml);
+    assert_eq!(api.wait_end(&id)["status"], "succeeded");
+    api.wait_released(&id);
+    let held = fs::File::open(project.control().file("held")).unwrap();
+    held.try_lock().expect("no process that has inherited the lock is left");
+    let left = said(&project, "left");
+    assert_eq!(left.lines().count(), 3, "{left}");
+    for place in left.lines() {
+        eventually("what it left is gone", || (!Path::new(place).exists()).then_some(()));
+    }
+
+    let body = serde_json::json!({ "from_step": 1 });
+    let resumed = api.post(&format!("/api/v1/jobs/{id}/resume"), &body).expect(200);
+    let resumed = resumed["new_job_id"].as_str().unwrap().to_owned();
+    assert_eq!(api.wait_end(&resumed)["status"], "succeeded");
+    let lines = api.get(&format!("/api/v1/jobs/{resumed}/logs")).expect(200).to_string();
+    assert!(lines.contains("folder file"), "{lines}");
 }
 
 #[test]

@@ -303,14 +303,15 @@ impl Store {
             tracing::warn!(folder = %folder.display(), %error, "cannot remove an ended allocation's files");
         }
         failpoint!("local.end.stripped");
-        let Some(work_dir) = &record.work_dir else { return };
-        if let Some(uid) = record.uid
-            && work_dir.exists()
-        {
-            shared::clear(uid);
-        }
-        if let Err(error) = work::remove(work_dir, &record.node) {
-            tracing::warn!(folder = %work_dir.display(), %error, "cannot remove a work folder; it is tried again");
+        if let Some(work_dir) = &record.work_dir {
+            if let Some(uid) = record.uid
+                && work_dir.exists()
+            {
+                shared::clear(uid);
+            }
+            if let Err(error) = work::remove(work_dir, &record.node) {
+                tracing::warn!(folder = %work_dir.display(), %error, "cannot remove a work folder; it is tried again");
+            }
         }
         failpoint!("local.end.work_removed");
     }
