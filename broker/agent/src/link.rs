@@ -49,6 +49,7 @@ pub(crate) struct Link {
     node_dir: PathBuf,
     ca_pem: Option<String>,
     lease_id: String,
+    node_id: Option<String>,
     key: SessionKey,
     epoch: AtomicU64,
     ttl: Duration,
@@ -109,6 +110,7 @@ impl Link {
             node_dir: node_dir.to_owned(),
             ca_pem: bootstrap.ca_pem.clone(),
             lease_id: bootstrap.lease_id.clone(),
+            node_id: Some(bootstrap.node_id.clone()).filter(|id| !id.is_empty()),
             key,
             epoch: AtomicU64::new(0),
             ttl: Duration::from_secs(bootstrap.agent_ttl_seconds.max(1)),
@@ -192,6 +194,7 @@ impl Link {
             lease_token: token.to_owned(),
             session_key_sha256: self.key.digest(),
             agent_version: version.to_owned(),
+            node_id: self.node_id.clone(),
         };
         let body = to_json("redeem", &request)?;
         let reply = self

@@ -127,6 +127,13 @@ pub struct AgentSession {
     pub session_key_sha256: Option<String>,
     /// Last time the agent was heard.
     pub seen_at: Option<Timestamp>,
+    /// The node that it says it runs on.
+    #[serde(default)]
+    pub node: Option<NodeId>,
+    /// When one was first told to come again, because nobody could tell from which of several
+    /// nodes it was.
+    #[serde(default)]
+    pub deferred_at: Option<Timestamp>,
 }
 
 /// Our hold on one node for one attempt of one trial.
@@ -175,6 +182,9 @@ pub struct Lease {
     /// Those that were proven ended, with the end of their billed time.
     #[serde(default)]
     pub surplus_ended: BTreeMap<NodeId, Timestamp>,
+    /// When the last one of them was proven ended.
+    #[serde(default)]
+    pub alone_since: Option<Timestamp>,
     /// The launch's own answer never came, so there may be nodes that nobody named: not before
     /// this instant a complete find is to show all of them. `None` = none is needed.
     #[serde(default)]

@@ -85,6 +85,7 @@ fn lease(number: u8, state: LeaseState, since: i64) -> Lease {
         node: None,
         surplus: Vec::new(),
         surplus_ended: BTreeMap::new(),
+        alone_since: None,
         recheck_at: None,
         seen_at: None,
         release_wanted: false,

@@ -10,7 +10,7 @@ use runwhere_agent::protocol::{
 };
 use runwhere_engine::{AgentOrder, Lease, StepError, Unit, sabotage};
 use runwhere_failpoint::failpoint;
-use runwhere_model::{LeaseId, TrialId};
+use runwhere_model::{LeaseId, NodeId, TrialId};
 
 use super::assignment::{Parts, assignment};
 use super::event::engine_event;
@@ -48,10 +48,51 @@ impl Agents {
     }
 }
 
+/// What an agent without a session is told.
+enum Door {
+    Open,
+    /// It is of no use.
+    Shut,
+    /// Nobody can tell yet.
+    Later(&'static str),
+}
+
+/// Whether the agent of a node may have the session of a lease that nobody has yet.
+fn door(lease: &Lease, asks: Option<&NodeId>) -> Door {
+    let unwanted = |node: &NodeId| {
+        lease.surplus.iter().any(|one| one.node == *node) || lease.surplus_ended.contains_key(node)
+    };
+    match (asks, &lease.node) {
+        (Some(node), _) if unwanted(node) => Door::Shut,
+        (Some(node), Some(wanted)) if node == wanted => Door::Open,
+        // It can be of a node that nobody has told us of; then it is one too many.
+        (Some(_), Some(_)) => Door::Later("the lease is for another node"),
+        // Until the nodes beyond the wanted one are gone nobody can tell which one asks.
+        (None, _) if !lease.surplus.is_empty() => {
+            Door::Later("the lease has more nodes than wanted")
+        }
+        (Some(_) | None, None) | (None, Some(_)) => Door::Open,
+    }
+}
+
 /// Files named in one event at most.
 const MOST_NAMED: usize = 200;
 
 impl Agents {
+    /// Notes that an agent was told to come again: it is not late because of that.
+    async fn defer(&self, mut lease: Lease) -> Result<(), StoreError> {
+        if lease.agent.deferred_at.is_some() {
+            return Ok(());
+        }
+        lease.agent.deferred_at = Some(self.core.parts.clock.now());
+        let transition = Transition { rows: vec![Row::Lease(lease)], events: Vec::new() };
+        match self.core.parts.store.commit(transition).await {
+            // It comes again.
+            Ok(()) | Err(StoreError::Stale { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Keeps which files were not collected, and why.
     async fn note_left_behind(&self, unit: &Unit, kind: &EventKind) -> Result<(), StoreError> {
         let EventKind::Collected { skipped, .. } = kind else { return Ok(()) };
@@ -84,6 +125,7 @@ impl AgentService for Agents {
         let id = LeaseId::new(request.lease_id.clone()).map_err(|_| AgentRefusal::Unauthorized)?;
         let token = crate::driver::sha256_hex(request.lease_token.as_bytes());
         let key = request.session_key_sha256.to_string();
+        let asks = request.node_id.as_deref().and_then(|id| NodeId::new(id).ok());
         loop {
             let Some(mut lease) = self.core.parts.store.lease(&id).await? else {
                 return Err(AgentRefusal::Unauthorized);
@@ -106,15 +148,16 @@ impl AgentService for Agents {
                 }
                 // No program is given to a node that is being ended.
                 None if lease.release_wanted => return Err(AgentRefusal::Gone),
-                // Until the nodes beyond the wanted one are gone nobody can tell which one asks.
-                None if !lease.surplus.is_empty() => {
-                    return Err(AgentRefusal::Internal(format!(
-                        "{} has more nodes than wanted; it asks again once they are gone",
-                        lease.id
-                    )));
-                }
-                None => {}
+                None => match door(&lease, asks.as_ref()) {
+                    Door::Open => {}
+                    Door::Shut => return Err(AgentRefusal::Gone),
+                    Door::Later(why) => {
+                        self.defer(lease).await?;
+                        return Err(AgentRefusal::NotYet(why.into()));
+                    }
+                },
             }
+            lease.agent.node = asks.clone();
             lease.agent.session_key_sha256 = Some(key.clone());
             lease.agent.seen_at = Some(self.core.parts.clock.now());
             let transition = Transition { rows: vec![Row::Lease(lease)], events: Vec::new() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runwhere_engine::unit::launch_request;
-use runwhere_engine::{Call, Outcome, Unit};
+use runwhere_engine::{Call, Outcome, Unit, sabotage};
 use runwhere_model::{
     Bootstrap, Effect, EndCause, ErrorKind, NodePhase, ProviderError, Terminated,
 };
@@ -29,6 +29,12 @@ impl Core {
         let Some(made) = unit.call_ref(self.parts.clock.now()) else { return };
         let core = Arc::clone(self);
         tokio::spawn(async move {
+            // A process that slept since it wrote the call down: others have taken it for lost, and
+            // have acted on that.
+            if !core.is_still_its_turn(&unit, &call).await {
+                tracing::warn!(trial.id = %unit.trial.id, "A launch was not made: it had been taken for lost");
+                return;
+            }
             points::calling(&call);
             let outcome = core.make_call(&unit, &call).await;
             points::called(&call);
@@ -42,6 +48,15 @@ impl Core {
                 core.fill(&lease.offer).await;
             }
         });
+    }
+
+    /// Whether a launch is still noted as this process's own. The other calls do no harm.
+    async fn is_still_its_turn(&self, unit: &Unit, call: &Call) -> bool {
+        let Call::Launch(lease) = call else { return true };
+        let noted = unit.lease.as_ref().and_then(|lease| lease.in_flight.as_ref());
+        let stored = self.parts.store.lease(lease).await;
+        sabotage!(CallBeforeCommit)
+            || matches!(stored, Ok(Some(row)) if row.in_flight.as_ref() == noted)
     }
 
     async fn make_call(&self, unit: &Unit, call: &Call) -> Outcome {

@@ -184,6 +184,7 @@ pub(crate) fn lease(trial: &Trial, id: &str) -> Lease {
         node: None,
         surplus: Vec::new(),
         surplus_ended: BTreeMap::new(),
+        alone_since: None,
         recheck_at: None,
         seen_at: None,
         release_wanted: false,

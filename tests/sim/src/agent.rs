@@ -142,7 +142,9 @@ impl Agent {
             let answer = self.round(&door, clock.now(), &mut joined).await;
             match answer {
                 Ok(()) => {}
-                Err(AgentRefusal::StorageFull | AgentRefusal::Internal(_)) => {
+                Err(
+                    AgentRefusal::NotYet(_) | AgentRefusal::StorageFull | AgentRefusal::Internal(_),
+                ) => {
                     clock.sleep(AGAIN).await;
                 }
                 // Fenced: the agent ends itself.
@@ -219,6 +221,7 @@ impl Journal {
             lease_token: self.token.clone(),
             session_key_sha256: Digest::of(&self.key),
             agent_version: "0".into(),
+            node_id: None,
         }
     }
 

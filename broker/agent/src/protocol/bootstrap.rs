@@ -12,7 +12,8 @@ pub struct Bootstrap {
     pub protocol: u32,
     /// Lease this node belongs to.
     pub lease_id: String,
-    /// The provider's id of this node.
+    /// The provider's id of this node, as in its answers to the broker; empty where whoever wrote
+    /// this did not know it.
     pub node_id: String,
     /// Base of the broker's URL, without a trailing slash, e.g. `https://gpu.example.com`.
     /// The one field that may change: the agent reads it again when the broker cannot be reached.

@@ -20,6 +20,10 @@ pub struct RedeemRequest {
     pub session_key_sha256: Digest,
     /// Version of the agent program.
     pub agent_version: String,
+    /// The provider's id of the agent's node, where the node knows it: of several nodes of one
+    /// launch it tells which one asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
 }
 
 impl fmt::Debug for RedeemRequest {
@@ -28,6 +32,7 @@ impl fmt::Debug for RedeemRequest {
             .field("protocol", &self.protocol)
             .field("lease_id", &self.lease_id)
             .field("agent_version", &self.agent_version)
+            .field("node_id", &self.node_id)
             .finish_non_exhaustive()
     }
 }

@@ -143,7 +143,11 @@ impl Work<'_> {
             return self.wake_releasing();
         }
         let begun = lease.launched_at.unwrap_or(lease.intended_at).max(self.context.started_at);
-        if now >= add(begun, lease.capabilities.boot_timeout) {
+        // An agent that was told to come again when the other nodes are gone is not late before.
+        let deferred = lease.agent.deferred_at.is_some();
+        let begun = begun.max(lease.alone_since.filter(|_| deferred).unwrap_or(begun));
+        let waits = deferred && !lease.surplus.is_empty();
+        if !waits && now >= add(begun, lease.capabilities.boot_timeout) {
             self.node_died("the agent did not report in time")?;
             self.release()?;
             return self.wake_releasing();

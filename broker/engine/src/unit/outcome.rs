@@ -115,17 +115,20 @@ impl Work<'_> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         lease.recheck_at = None;
+        let all = || [&launched.node].into_iter().chain(&launched.surplus);
+        // The agent can be quicker than the answer: the node that it is on is the wanted one.
+        let main = lease.node.get_or_insert_with(|| {
+            let its = lease.agent.node.as_ref().filter(|its| all().any(|node| node == *its));
+            its.unwrap_or(&launched.node).clone()
+        });
+        let main = main.clone();
         for node in &launched.surplus {
             lease.add_surplus(node, None, now);
         }
-        match &lease.node {
-            None => lease.node = Some(launched.node.clone()),
-            Some(known) if *known == launched.node => {}
-            // A late answer names another node than the one found meanwhile: it is one too many.
-            Some(_) => {
-                lease.add_surplus(&launched.node, None, now);
-                return self.node_exists(true);
-            }
+        if main != launched.node {
+            // Another one than that was found, or taken, meanwhile: it is one too many.
+            lease.add_surplus(&launched.node, None, now);
+            return self.node_exists(true);
         }
         if launched.started_at.is_some() {
             lease.meter.start(launched.started_at, now);
@@ -295,7 +298,9 @@ impl Work<'_> {
         let (gone, live): (Vec<&NodeState>, Vec<&NodeState>) =
             found.nodes.iter().partition(|node| node.phase == NodePhase::Gone);
         if !live.is_empty() {
-            let main = lease.node.get_or_insert_with(|| live[0].node.clone()).clone();
+            let its = |state: &&&NodeState| lease.agent.node.as_ref() == Some(&state.node);
+            let first = live.iter().find(its).map_or(live[0], |state| *state).node.clone();
+            let main = lease.node.get_or_insert(first).clone();
             let mut back = false;
             for state in live {
                 if state.node == main && lease.evidence.is_none() {

@@ -134,6 +134,7 @@ impl Work<'_> {
         lease.surplus.retain(|surplus| surplus.node != *node);
         if lease.surplus.is_empty() {
             lease.alerts = 0;
+            lease.alone_since = Some(now);
         }
         self.record("lease.surplus_ended", json!({ "evidence": evidence }));
         self.trial.evidence.push(evidence);

@@ -91,6 +91,7 @@ impl Work<'_> {
             node: None,
             surplus: Vec::new(),
             surplus_ended: BTreeMap::new(),
+            alone_since: None,
             recheck_at: None,
             seen_at: None,
             release_wanted: false,

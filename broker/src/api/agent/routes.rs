@@ -101,6 +101,7 @@ impl From<AgentRefusal> for Problem {
             AgentRefusal::Gone => told(StatusCode::GONE, "the lease has ended"),
             AgentRefusal::Conflict(text) => told(StatusCode::CONFLICT, &text),
             AgentRefusal::Invalid(text) => told(StatusCode::BAD_REQUEST, &text),
+            AgentRefusal::NotYet(text) => told(StatusCode::SERVICE_UNAVAILABLE, &text),
             AgentRefusal::StorageFull => Self::storage_full(),
             AgentRefusal::Internal(cause) => Self::internal(cause),
         }

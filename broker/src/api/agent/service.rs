@@ -61,6 +61,8 @@ pub enum AgentRefusal {
     Conflict(String),
     /// The request is wrong: 400.
     Invalid(String),
+    /// Its turn has not come: 503; the agent repeats.
+    NotYet(String),
     /// No space left: 507; the agent keeps its spool and repeats.
     StorageFull,
     /// A fault of ours: 500; the agent repeats.

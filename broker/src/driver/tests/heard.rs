@@ -49,6 +49,7 @@ async fn who_hears_an_agent_says_so_however_seldom_it_looks_itself() {
             lease_token: token.expose().to_owned(),
             session_key_sha256: Digest::of(b"a key"),
             agent_version: "test".into(),
+            node_id: None,
         })
         .await
         .unwrap();

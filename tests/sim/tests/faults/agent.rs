@@ -23,6 +23,7 @@ struct Story {
     acked: u64,
     seen: Option<Desired>,
     reason: Option<String>,
+    names_node: bool,
 }
 
 impl Agent {
@@ -37,7 +38,14 @@ impl Agent {
             acked: 0,
             seen: None,
             reason: None,
+            names_node: true,
         })))
+    }
+
+    /// The same where the node does not know how its provider calls it.
+    pub(crate) fn nameless(self) -> Self {
+        self.story().names_node = false;
+        self
     }
 
     fn story(&self) -> MutexGuard<'_, Story> {
@@ -70,6 +78,7 @@ impl Agent {
                 lease_token: story.token.clone(),
                 session_key_sha256: Digest::of(story.key.as_bytes()),
                 agent_version: "0".into(),
+                node_id: story.names_node.then(|| story.node.to_string()),
             }
         };
         service.redeem(request).await.map(|_| ())

@@ -25,6 +25,21 @@ fn fault_44_cancel_before_the_launch() {
     world.pass(seconds(600));
     assert_eq!(world.cloud.calls(Verb::Launch), calls);
     assert!(world.truth().nodes.is_empty());
+    assert!(matches!(world.trial(&trial).evidence.last(), Some(Evidence::Refused { .. })));
+    world.assert_clean(&trial);
+    // Between the accepted submit and the first look at it.
+    let request = world.request("at-once");
+    let jobs = world.broker().jobs.clone();
+    let trial = world.run(async move {
+        let submitted = jobs.submit(&caller(), request).await.unwrap();
+        let trial = submitted.report.view.trials[0].0.clone();
+        jobs.stop(&caller(), trial.job.as_str()).await.unwrap();
+        trial.id
+    });
+    world.pass(seconds(600));
+    assert_eq!(world.state(&trial), TrialState::Cancelled);
+    assert_eq!(world.cloud.calls(Verb::Launch), calls);
+    assert!(matches!(world.trial(&trial).evidence[..], [Evidence::NothingLaunched { .. }]));
     world.assert_clean(&trial);
 }
 
@@ -58,6 +73,8 @@ fn fault_46_cancel_wins_over_a_pending_relaunch() {
             world.lease_state(&trial) == Some(LeaseState::Unknown)
         });
         world.stop(&trial);
+        let row = world.trial(&trial);
+        assert_eq!((row.state, row.cleanup_confirmed), (TrialState::Cancelled, false));
         world.clean(&trial);
         world.pass(seconds(1800));
         assert_eq!(world.cloud.calls(Verb::Launch), 1);
@@ -89,13 +106,26 @@ fn fault_47_cancel_twice_and_cancel_against_the_end() {
     assert_eq!(asked, 1);
     world.clean(&trial);
     world.assert_clean(&trial);
-    // After the end: the end stays.
+    // After the end: the end stays, and nothing is asked for any more.
     let trial = world.submit();
     let agent = world.running(&trial);
     world.finish(&agent, 0);
     world.stop(&trial);
     world.clean(&trial);
     assert_eq!(world.state(&trial), TrialState::Succeeded);
+    assert!(!world.has_event(&trial, "trial.end_wanted"));
+    // Before a launch is answered, with what would have been another end: the first one stays.
+    let refused = Outcome::FailedNotDone(ErrorKind::Invalid);
+    world.cloud.script(Verb::Launch, Outcome::Delay(seconds(50), Box::new(refused)));
+    let trial = world.submit();
+    world.pass(seconds(10));
+    let stop = world.stop(&trial);
+    assert_eq!(world.state(&trial), TrialState::Cancelled);
+    world.clean(&trial);
+    assert_eq!(world.end_reason(&trial), EndReason::Stopped);
+    assert_eq!(world.trial(&trial).refusals.len(), 0, "it is no news for a trial that has ended");
+    let told = world.run(stop).unwrap().unwrap().view.trials[0].0.clone();
+    assert_eq!((told.state, told.end_reason), (TrialState::Cancelled, Some(EndReason::Stopped)));
     // Wanted, but the program was quicker: its own end counts.
     let trial = world.submit();
     let agent = world.running(&trial);
@@ -225,6 +255,41 @@ fn fault_51_a_termination_without_an_answer() {
 }
 
 #[test]
+fn fault_51_a_read_tells_what_became_of_it() {
+    for profile in SimProfile::all() {
+        let (settle, reads) = (profile.capabilities.settle, profile.capabilities.absent_reads);
+        let shutdown = profile.delays.shutdown;
+        let reserved = profile.capabilities.minimum_reservation.is_some();
+        for outcome in [Outcome::DoneReplyLost, Outcome::NotDoneReplyLost] {
+            let name = profile.name;
+            let mut world = World::new(profile.clone());
+            let trial = world.submit();
+            let agent = world.running(&trial);
+            if reserved {
+                world.pass(seconds(3600));
+            }
+            world.cloud.script(Verb::Terminate, outcome.clone());
+            let asked = world.clock.now();
+            world.finish(&agent, 0);
+            world.until(seconds(60), "the lost answer", |world| {
+                world.cloud.calls(Verb::Terminate) == 1
+            });
+            world.settle();
+            assert_eq!(world.lease_state(&trial), Some(LeaseState::Releasing), "{name}");
+            world.clean(&trial);
+            // What was not done is asked for again soon; what was done, or goes on, is only read.
+            let took = world.clock.now().duration_since(asked).unsigned_abs();
+            let absent = settle + seconds(60) * reads;
+            assert!(took <= shutdown + absent + seconds(60), "{name} {outcome:?} {took:?}");
+            let calls = world.cloud.calls(Verb::Terminate);
+            let least = if outcome == Outcome::NotDoneReplyLost { 2 } else { 1 };
+            assert!((least..=3).contains(&calls), "{name} {outcome:?}: {calls}");
+            world.assert_clean(&trial);
+        }
+    }
+}
+
+#[test]
 fn fault_52_an_acknowledged_end_that_is_none() {
     for outcome in [Outcome::AckButLives, Outcome::Resurrects(seconds(60))] {
         for profile in SimProfile::all() {
@@ -344,8 +409,10 @@ fn fault_57_nodes_that_nobody_owns() {
         let mut request = world.spy.requests()[0].clone();
         let theirs = DeploymentId::new("theirs").unwrap();
         request.deployment = theirs.clone();
-        let foreign = world.cloud.as_installation(theirs);
-        let foreign = world.run(foreign.launch(&request)).unwrap().node;
+        let others = world.cloud.as_installation(theirs);
+        let foreign = world.run(others.launch(&request)).unwrap().node;
+        // The list shows them as well: it is the label that tells.
+        world.spy.shows_too(others);
         let mut request = world.spy.requests()[0].clone();
         request.lease = "lease-of-nobody".parse().unwrap();
         request.token = "token-of-nobody".into();
@@ -364,6 +431,33 @@ fn fault_57_nodes_that_nobody_owns() {
         assert_eq!(world.state(&trial), TrialState::Running);
         world.finish(&agent, 0);
         world.clean(&trial);
+    }
+}
+
+#[test]
+fn fault_57_one_look_at_a_node_is_not_enough() {
+    for profile in SimProfile::all() {
+        let reservation = profile.capabilities.minimum_reservation.unwrap_or_default();
+        let mut world = World::new(profile);
+        let trial = world.submit();
+        let agent = world.running(&trial);
+        let mut request = world.spy.requests()[0].clone();
+        request.lease = "lease-of-nobody".parse().unwrap();
+        request.token = "token-of-nobody".into();
+        let stray = world.run(world.cloud.launch(&request)).unwrap().node;
+        // Old enough when it is first seen, and past every reservation.
+        world.pass(reservation + seconds(3600));
+        sweep(&world);
+        world.pass(seconds(50));
+        assert_eq!(world.truth().node(&stray).map(|node| node.live), Some(true), "one look");
+        assert_eq!(world.cloud.calls(Verb::Terminate), 0);
+        world.until(seconds(1200), "its end", |world| {
+            world.truth().node(&stray).is_some_and(|node| !node.live)
+        });
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
     }
 }
 
@@ -410,8 +504,13 @@ fn fault_60_a_provider_is_taken_out_while_its_nodes_live() {
     assert_eq!(lease.hold.map(|hold| hold.kind), Some(ErrorKind::Auth));
     assert!(!world.trial(&trial).cleanup_confirmed);
     assert_eq!(world.live().len(), 1);
-    // Nothing new is launched there.
-    assert!(world.try_submit(world.request("new")).is_err());
+    assert!(world.trial(&trial).evidence.is_empty(), "what cannot be asked proves nothing");
+    assert!(world.has_event(&trial, "lease.cleanup_blocked"), "a person is told");
+    assert!(!world.budget().reserved.is_empty(), "what may be owed stays bound");
+    // Nothing new is launched there, and the user is told whose account is missing.
+    let told = format!("{:?}", world.try_submit(world.request("new")).unwrap_err());
+    assert!(told.contains("sim"), "{told}");
+    assert_eq!(world.trials().len(), 1);
     world.connected = true;
     world.restart();
     world.clean(&trial);

@@ -1,7 +1,7 @@
 //! Faults 61 to 69: the broker's own trouble.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use runwhere_broker::driver::{Core, Sweeper};
 use runwhere_broker::ports::Prices;
@@ -15,7 +15,7 @@ use rust_decimal::Decimal;
 use super::catalogue::Catalogue;
 use super::ledge::{Fate, Ledge, of_leases};
 use super::spy::Hang;
-use super::world::{Broker, World, seconds};
+use super::world::{Broker, World, project_row, seconds, workspace_row};
 
 fn world_on(store: &Arc<Ledge>, profile: SimProfile) -> World {
     World::over(profile, store.clone())
@@ -105,6 +105,30 @@ fn fault_62_a_commit_that_succeeded_and_did_not_say_so() {
 }
 
 #[test]
+fn fault_62_an_end_that_was_stored_without_saying_so_is_told() {
+    let store = Ledge::new();
+    let mut world = world_on(&store, SimProfile::token());
+    let trial = world.submit();
+    let agent = world.running(&trial);
+    let ends = |row: &Row| matches!(row, Row::Trial(trial) if trial.state.is_terminal());
+    store.rule_is(Fate::Unsaid, move |transition| transition.rows.iter().any(ends));
+    world.cut(&agent);
+    agent.note(world.clock.now(), super::agent::exited(0));
+    for kind in super::agent::ending(None) {
+        agent.note(world.clock.now(), kind);
+    }
+    let service = world.broker().agents.clone();
+    assert!(world.run(agent.send(service.as_ref())).is_err());
+    store.heal();
+    assert_eq!(world.state(&trial), TrialState::Succeeded, "it is stored");
+    // Who follows the job, and its log, hear of it as of any other end.
+    world.pass(seconds(2));
+    assert_eq!(world.told(&trial), Some(TrialState::Succeeded));
+    world.clean(&trial);
+    world.assert_clean(&trial);
+}
+
+#[test]
 fn fault_63_two_processes_and_a_call_that_outlives_its_lock() {
     for profile in SimProfile::all() {
         let mut world = World::new(profile);
@@ -132,7 +156,8 @@ fn fault_63_two_processes_and_a_call_that_outlives_its_lock() {
 
 #[test]
 fn fault_63_of_two_processes_one_makes_the_call() {
-    let mut world = World::new(SimProfile::label_only());
+    // All of them read each row at the same instant.
+    let mut world = World::over(SimProfile::label_only(), Ledge::slow());
     let others: Vec<Broker> = (0..2).map(|_| world.process()).collect();
     for other in &others {
         world.spawn(Arc::clone(&other.core).run());
@@ -150,6 +175,84 @@ fn fault_63_of_two_processes_one_makes_the_call() {
     world.assert_clean(&trials[0]);
 }
 
+fn of_launches(transition: &Transition) -> bool {
+    let launching = |row: &Row| matches!(row, Row::Lease(l) if l.state == LeaseState::Launching);
+    transition.rows.iter().any(launching)
+}
+
+#[test]
+fn fault_63_a_process_that_slept_before_its_call_does_not_make_it() {
+    for profile in SimProfile::all() {
+        let store = Ledge::new();
+        let mut world = world_on(&store, profile);
+        store.hold_answer(of_launches);
+        let trial = world.submit();
+        world.pass(seconds(1));
+        assert_eq!(world.lease_state(&trial), Some(LeaseState::Launching));
+        let asleep = world.freeze();
+        // Another one takes it over: nothing was made, so it launches anew.
+        world.start();
+        let agent = world.running(&trial);
+        assert_eq!(world.cloud.calls(Verb::Launch), 1);
+        store.let_go();
+        world.thaw(&asleep);
+        world.pass(seconds(600));
+        assert_eq!(world.cloud.calls(Verb::Launch), 1);
+        assert_eq!(world.live(), vec![agent.node()]);
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
+    }
+}
+
+#[test]
+fn fault_63_a_process_that_slept_in_its_call() {
+    for profile in SimProfile::all() {
+        let reservation = profile.capabilities.minimum_reservation.unwrap_or_default();
+        // Its call arrives after all, when another one has launched anew: what it made is ended.
+        let mut world = World::new(profile.clone());
+        world.spy.hang(Verb::Launch, Hang::Gate);
+        let trial = world.submit();
+        world.until(seconds(60), "the launch", |world| world.spy.hangs());
+        let asleep = world.freeze();
+        world.start();
+        let agent = world.running(&trial);
+        world.spy.let_go();
+        world.thaw(&asleep);
+        assert_eq!((world.cloud.calls(Verb::Launch), world.live().len()), (2, 2));
+        let (clock, waits) = (Arc::clone(&world.clock), reservation + seconds(600));
+        world.spawn(Sweeper::new(world.broker().core.clone()).run());
+        let deadline = clock.now().checked_add(waits).unwrap();
+        while clock.now() < deadline && world.live().len() > 1 {
+            world.pass(seconds(10));
+            world.thaw(&asleep);
+        }
+        assert_eq!(world.live(), vec![agent.node()]);
+        assert_eq!(world.state(&trial), TrialState::Running);
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
+
+        // It had worked, and its answer is heard late: the other one has found what it made.
+        let mut world = World::new(profile);
+        world.cloud.script(Verb::Launch, Outcome::Delay(seconds(20), Box::new(Outcome::Ok)));
+        let trial = world.submit();
+        world.pass(seconds(1));
+        let asleep = world.freeze();
+        world.start();
+        let agent = world.running(&trial);
+        world.thaw(&asleep);
+        world.pass(seconds(60));
+        assert_eq!((world.cloud.calls(Verb::Launch), world.live()), (1, vec![agent.node()]));
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
+    }
+}
+
 #[test]
 fn fault_64_recovery_that_is_cut_off_and_repeated() {
     for profile in SimProfile::all() {
@@ -163,10 +266,14 @@ fn fault_64_recovery_that_is_cut_off_and_repeated() {
             world.restart();
             world.until(seconds(600), "the look", |world| world.spy.hangs());
         }
+        world.cloud.script(Verb::Find, Outcome::Delay(seconds(20), Box::new(Outcome::Ok)));
         world.restart();
-        // And once more, while it already works.
-        let core = Arc::clone(&world.broker().core);
+        // And once more, while it already works: its own look is not taken for lost.
+        let (core, looks) = (Arc::clone(&world.broker().core), world.cloud.calls(Verb::Find));
+        assert!(world.lease(&trial).in_flight.is_some());
         world.run(async { core.recover().await }).unwrap();
+        world.pass(seconds(10));
+        assert_eq!(world.cloud.calls(Verb::Find), looks);
         let agent = world.running(&trial);
         assert_eq!(world.cloud.calls(Verb::Launch), 1);
         world.finish(&agent, 0);
@@ -185,18 +292,34 @@ fn fault_65_an_old_database_is_put_back() {
     world.store = Arc::new(MemoryStore::new());
     world.start();
     let sweeper = |core: &Arc<Core>| Sweeper::new(Arc::clone(core));
+    let rows = vec![
+        Row::Workspace(workspace_row(world.clock.now())),
+        Row::Project(project_row(world.clock.now())),
+    ];
+    world.run(world.store.commit(Transition { rows, events: Vec::new() })).unwrap();
     world.broker().core.hold(true);
     world.spawn(sweeper(&world.broker().core).run());
+    let launches = world.cloud.calls(Verb::Launch);
+    let waiting = world.submit_as(world.request("waits"));
     world.pass(seconds(4 * 3600));
     assert_eq!(world.live(), vec![agent.node()], "only reported");
     assert_eq!(world.cloud.calls(Verb::Terminate), 0);
+    // Nothing is launched either: what it would be beside is not known. The user is told.
+    assert_eq!(world.cloud.calls(Verb::Launch), launches);
+    let row = world.trial(&waiting);
+    assert_eq!(row.state, TrialState::Queued);
+    assert!(row.waiting_for.is_some_and(|why| why.contains("restored")));
     let provider = ProviderId::new("sim").unwrap();
     let report =
         world.run(async { sweeper(&world.broker().core).dry_run(&provider).await.unwrap() });
     assert!(report.held && report.strays.len() == 1, "{report:#?}");
     // Until an operator says that this is the truth.
     world.broker().core.hold(false);
-    world.until(seconds(3600), "its end", |world| world.live().is_empty());
+    world.until(seconds(3600), "its end", |world| !world.live().contains(&agent.node()));
+    let agent = world.running(&waiting);
+    world.finish(&agent, 0);
+    world.clean(&waiting);
+    assert_eq!(world.state(&waiting), TrialState::Succeeded);
 }
 
 #[test]
@@ -236,11 +359,14 @@ fn fault_67_a_budget_that_is_used_up() {
 
 /// A catalogue that panics over one offer.
 #[derive(Debug)]
-struct Poison(Arc<Catalogue>, OfferKey, Arc<AtomicBool>);
+struct Poison(Arc<Catalogue>, OfferKey, Arc<AtomicBool>, Arc<AtomicU32>);
 
 impl Prices for Poison {
     fn offer(&self, key: &OfferKey) -> Option<Offer> {
-        assert!(*key != self.1 || !self.2.load(Ordering::Relaxed), "poison");
+        if *key == self.1 && self.2.load(Ordering::Relaxed) {
+            self.3.fetch_add(1, Ordering::Relaxed);
+            panic!("poison");
+        }
         self.0.offer(key)
     }
     fn by_code(&self, code: OfferCode) -> Option<OfferKey> {
@@ -268,7 +394,8 @@ fn fault_68_a_job_that_breaks_every_step() {
     let mut registry = Registry::new();
     registry.add(world.spy.clone());
     world.kill();
-    let prices = Poison(world.prices.clone(), bad.clone(), poisoned.clone());
+    let tries = Arc::new(AtomicU32::new(0));
+    let prices = Poison(world.prices.clone(), bad.clone(), poisoned.clone(), tries.clone());
     let broker = world.process_with(registry, Arc::new(prices));
     world.start_as(broker);
     let mut request = world.request("bad");
@@ -284,7 +411,10 @@ fn fault_68_a_job_that_breaks_every_step() {
     }
     world.pass(seconds(3600));
     assert!(!world.state(&poison).is_terminal());
-    assert_eq!(world.broker().core.quarantined(), 1, "left alone for longer and longer");
+    assert_eq!(world.broker().core.quarantined(), 1);
+    // An hour and more: 2, 4, 8, … seconds, then every ten minutes.
+    let tries = tries.load(Ordering::Relaxed);
+    assert!((8..=20).contains(&tries), "left alone for longer and longer: {tries}");
     // Once the cause is gone it goes on by itself.
     poisoned.store(false, Ordering::Relaxed);
     world.cloud.set_stock(&bad, 8);
@@ -327,6 +457,19 @@ fn fault_69_listings_that_change_while_they_are_read() {
     }
     world.cloud.heal();
     world.until(seconds(7200), "the end of what nobody owns", |world| world.live().is_empty());
+    // A launch whose answer was lost, and lists that miss what it made: absence takes several.
+    let launches = world.cloud.calls(Verb::Launch);
+    world.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
+    for outcome in [Outcome::Gap, Outcome::Duplicates, Outcome::Gap] {
+        world.cloud.script(Verb::Find, outcome);
+    }
+    let trial = world.submit();
+    let agent = world.running(&trial);
+    assert_eq!(world.cloud.calls(Verb::Launch), launches + 1);
+    assert!(world.lease(&trial).surplus.is_empty(), "a row that is shown twice is one node");
+    world.finish(&agent, 0);
+    world.clean(&trial);
+    assert_eq!(world.state(&trial), TrialState::Succeeded);
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use runwhere_agent::protocol::EventKind;
 use runwhere_engine::{EndReason, Evidence, LeaseState, TrialState};
-use runwhere_model::{BlockScope, Deadman, ErrorKind, MeterStart};
+use runwhere_model::{BlockScope, Deadman, ErrorKind, MeterStart, NodePhase};
 use runwhere_providers::testing::{Outcome, SimProfile, Verb};
 use tokio::task::JoinHandle;
 
 use super::agent::{booted, gpus_ready};
 use super::spy::Hang;
 use super::world::{World, caller, seconds, states_ends, usd};
+use runwhere_broker::api::agent::AgentRefusal;
 use runwhere_broker::api::runwhere::JobService as _;
 
 /// Kinds of clouds that are told apart by how a lost launch is found again.
@@ -19,6 +20,8 @@ fn clouds() -> Vec<SimProfile> {
 #[test]
 fn fault_01_crash_before_the_launch_call() {
     for profile in clouds() {
+        let (settle, reads_wanted) =
+            (profile.capabilities.settle, profile.capabilities.absent_reads as usize);
         let mut world = World::new(profile);
         world.spy.hang(Verb::Launch, Hang::Before);
         let trial = world.submit();
@@ -26,9 +29,20 @@ fn fault_01_crash_before_the_launch_call() {
         assert_eq!(world.lease_state(&trial), Some(LeaseState::Launching));
         world.kill();
         assert!(world.truth().nodes.is_empty());
+        let killed = world.clock.now();
         world.start();
         let agent = world.running(&trial);
         assert_eq!(world.truth().nodes.len(), 1);
+        // Nobody knew whether the call had been made: another one only when it is certain.
+        let requests = world.spy.requests();
+        assert_eq!(requests.len(), 2);
+        assert_ne!(requests[0].token, requests[1].token);
+        assert!(world.truth().launched_at[0].duration_since(killed).unsigned_abs() >= settle);
+        let first = world.trial(&trial).evidence[0].clone();
+        assert!(
+            matches!(&first, Evidence::FoundNothing { reads } if reads.len() >= reads_wanted),
+            "{first:?}"
+        );
         world.finish(&agent, 0);
         world.clean(&trial);
         assert_eq!(world.state(&trial), TrialState::Succeeded);
@@ -176,34 +190,47 @@ fn fault_08_the_tokens_node_has_ended() {
     world.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
     let trial = world.submit();
     world.until(seconds(60), "an unknown launch", |world| !world.live().is_empty());
-    world.cloud.lose(&world.live()[0]);
+    // Once it has run, and been billed, for a while.
+    let first = world.live()[0].clone();
+    let runs = |world: &World| world.truth().node(&first).map(|node| node.phase);
+    world.until(seconds(60), "a running node", |world| runs(world) == Some(NodePhase::Running));
+    world.pass(seconds(1));
+    world.cloud.lose(&first);
     let agent = world.running(&trial);
     let requests = world.spy.requests();
     assert_eq!(requests.len(), 2);
     assert_ne!(requests[0].token, requests[1].token);
     assert_eq!(world.truth().launches_of(&requests[0].token), 1);
+    // It was: its end is what is proven, not that nothing was made, and its time is on the bill.
+    let proof = world.trial(&trial).evidence[0].clone();
+    assert!(matches!(&proof, Evidence::TerminalRead { node, .. } if *node == first), "{proof:?}");
     world.finish(&agent, 0);
     world.clean(&trial);
+    assert!(world.truth().meter_micros(&first) > 0);
+    assert_eq!(world.charged(&trial), world.metered());
     world.assert_clean(&trial);
 }
 
 #[test]
 fn fault_09_the_offer_changes_while_a_launch_is_unknown() {
-    let mut world = World::new(SimProfile::token());
-    let offer = world.offer();
-    world.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
-    let trial = world.submit();
-    world.until(seconds(60), "an unknown launch", |world| !world.live().is_empty());
-    world.cloud.set_price(&offer, Some(usd(299)));
-    world.prices.set_price(&offer, usd(299));
-    // The token is not sent again with other parameters: the node it made is looked up and kept,
-    // at its own price.
-    let agent = world.running(&trial);
-    assert_eq!(world.spy.requests().len(), 1);
-    assert_eq!(world.lease(&trial).price.price, usd(310));
-    world.finish(&agent, 0);
-    world.clean(&trial);
-    world.assert_clean(&trial);
+    for price in [usd(299), usd(350)] {
+        let mut world = World::new(SimProfile::token());
+        let offer = world.offer();
+        world.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
+        let trial = world.submit();
+        world.until(seconds(60), "an unknown launch", |world| !world.live().is_empty());
+        world.cloud.set_price(&offer, Some(price));
+        world.prices.set_price(&offer, price);
+        // The token is not sent again with other parameters: the node it made is looked up and
+        // kept, at its own price, also where a launch would be too dear now.
+        let agent = world.running(&trial);
+        assert_eq!(world.spy.requests().len(), 1);
+        assert_eq!(world.lease(&trial).price.price, usd(310));
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
+    }
 }
 
 #[test]
@@ -360,9 +387,14 @@ fn fault_16_more_nodes_than_asked_for() {
         let node = world.node(&trial);
         assert_eq!(world.truth().nodes.len(), 3);
         if reserved {
-            // They cannot be ended for an hour: what they cost is shown, and ends with them.
-            world.stop(&trial);
+            // They cannot be ended for an hour; the program does not wait for that.
+            let agent = world.running(&trial);
+            assert_eq!((agent.node(), world.live().len()), (node, 3));
+            world.pass(seconds(60));
+            assert_eq!(world.lease(&trial).surplus.len(), 2);
+            world.finish(&agent, 0);
             world.clean(&trial);
+            assert_eq!(world.state(&trial), TrialState::Succeeded);
             world.assert_clean(&trial);
             continue;
         }
@@ -376,6 +408,97 @@ fn fault_16_more_nodes_than_asked_for() {
         assert_eq!(world.state(&trial), TrialState::Succeeded);
         world.assert_clean(&trial);
     }
+}
+
+#[test]
+fn fault_16_only_the_wanted_node_of_several_gets_the_session() {
+    // Whichever agent comes first, and though the others live on for an hour or are slow to end.
+    let slow = SimProfile::token();
+    for profile in [SimProfile::minimum_reservation(), slow] {
+        let mut world = World::new(profile);
+        let until = world.at(3000);
+        world.cloud.script_until(Some(Verb::Terminate), Some(until), Outcome::AckButLives);
+        world.cloud.script(Verb::Launch, Outcome::Surplus(1));
+        let trial = world.submit();
+        let wanted = world.node(&trial);
+        let other = world.live().into_iter().find(|node| *node != wanted).unwrap();
+        let other = world.agent_with_key(&trial, &other, "the other's key");
+        assert_eq!(world.join(&other), Err(AgentRefusal::Gone));
+        let agent = world.running(&trial);
+        assert_eq!(agent.node(), wanted);
+        assert!(!world.lease(&trial).surplus.is_empty());
+        world.pass(seconds(900));
+        assert_eq!(world.state(&trial), TrialState::Running);
+        world.finish(&agent, 0);
+        world.clean(&trial);
+        assert_eq!(world.state(&trial), TrialState::Succeeded);
+        world.assert_clean(&trial);
+    }
+}
+
+#[test]
+fn fault_16_a_node_that_cannot_name_itself_is_not_too_late() {
+    // Nobody can tell which of the two asks before the other one is gone. That takes longer than
+    // a node may take for booting, and is not the node's fault.
+    let mut world = World::new(SimProfile::minimum_reservation());
+    world.cloud.script(Verb::Launch, Outcome::Surplus(1));
+    let trial = world.submit();
+    let wanted = world.node(&trial);
+    let agent = world.agent(&trial, &wanted).nameless();
+    assert!(matches!(world.join(&agent), Err(AgentRefusal::NotYet(_))));
+    world.until(seconds(2 * 3600), "one node", |world| world.lease(&trial).surplus.is_empty());
+    assert_eq!(world.lease_state(&trial), Some(LeaseState::Booting));
+    assert_eq!(world.live(), vec![wanted]);
+    world.join(&agent).unwrap();
+    world.stay(&agent);
+    for kind in [booted(), gpus_ready(), super::agent::started()] {
+        world.say(&agent, kind).unwrap();
+    }
+    world.finish(&agent, 0);
+    world.clean(&trial);
+    assert_eq!(world.state(&trial), TrialState::Succeeded);
+    assert_eq!(world.cloud.calls(Verb::Launch), 1);
+    world.assert_clean(&trial);
+    // One that comes no more once it could is late all the same.
+    world.cloud.script(Verb::Launch, Outcome::Surplus(1));
+    let trial = world.submit();
+    let wanted = world.node(&trial);
+    let agent = world.agent(&trial, &wanted).nameless();
+    assert!(world.join(&agent).is_err());
+    world.until(seconds(3 * 3600), "another node", |world| {
+        world.lease(&trial).node.as_ref().is_some_and(|node| *node != wanted)
+    });
+    world.stop(&trial);
+    world.clean(&trial);
+    world.assert_clean(&trial);
+}
+
+#[test]
+fn fault_16_an_agent_that_is_quicker_than_the_launchs_answer() {
+    // The first to come is of the node that the answer calls surplus: it is the wanted one then.
+    let mut world = World::new(SimProfile::token());
+    let answer = Outcome::Delay(seconds(60), Box::new(Outcome::Surplus(1)));
+    world.cloud.script(Verb::Launch, answer);
+    let trial = world.submit();
+    world.pass(seconds(30));
+    assert_eq!(world.lease(&trial).node, None);
+    let second = world.live()[1].clone();
+    let agent = world.agent(&trial, &second);
+    world.join(&agent).unwrap();
+    world.stay(&agent);
+    for kind in [booted(), gpus_ready(), super::agent::started()] {
+        world.say(&agent, kind).unwrap();
+    }
+    world.pass(seconds(60));
+    assert_eq!(world.lease(&trial).node, Some(second.clone()));
+    world.until(seconds(600), "one node", |world| world.live().len() == 1);
+    assert_eq!(world.live(), vec![second]);
+    assert_eq!(world.state(&trial), TrialState::Running);
+    world.finish(&agent, 0);
+    world.clean(&trial);
+    assert_eq!(world.state(&trial), TrialState::Succeeded);
+    assert_eq!(world.charged(&trial), world.metered());
+    world.assert_clean(&trial);
 }
 
 #[test]

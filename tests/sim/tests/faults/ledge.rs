@@ -14,6 +14,8 @@ use runwhere_engine::{
 };
 use runwhere_model::{JobId, KeyId, LeaseId, PrincipalId, ProjectId, SyncId, TrialId, WorkspaceId};
 
+use tokio::sync::Notify;
+
 type Answer<T> = Result<T, StoreError>;
 
 /// What becomes of a commit.
@@ -32,6 +34,10 @@ pub(crate) struct Ledge {
     inner: MemoryStore,
     rule: Mutex<Option<(Which, Fate)>>,
     met: Mutex<u32>,
+    /// Reads of units give others their turn before they answer.
+    slow: bool,
+    held: Mutex<Option<Which>>,
+    gate: Notify,
 }
 
 impl std::fmt::Debug for Ledge {
@@ -43,7 +49,33 @@ impl std::fmt::Debug for Ledge {
 impl Ledge {
     pub(crate) fn new() -> Arc<Self> {
         let inner = MemoryStore::new();
-        Arc::new(Self { inner, rule: Mutex::default(), met: Mutex::default() })
+        Arc::new(Self::over(inner, false))
+    }
+
+    /// One that several processes read at the same instant.
+    pub(crate) fn slow() -> Arc<Self> {
+        Arc::new(Self::over(MemoryStore::new(), true))
+    }
+
+    fn over(inner: MemoryStore, slow: bool) -> Self {
+        let (rule, met, held, gate) =
+            (Mutex::default(), Mutex::default(), Mutex::default(), Notify::new());
+        Self { inner, rule, met, slow, held, gate }
+    }
+
+    /// The next of these commits is written, and answered only after [`let_go`](Self::let_go).
+    pub(crate) fn hold_answer(&self, which: impl Fn(&Transition) -> bool + Send + 'static) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(which));
+    }
+
+    /// What waits for its answer gets it.
+    pub(crate) fn let_go(&self) {
+        self.gate.notify_one();
+    }
+
+    fn is_held(&self, transition: &Transition) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.take_if(|which| which(transition)).is_some()
     }
 
     fn rule(&self) -> MutexGuard<'_, Option<(Which, Fate)>> {
@@ -84,8 +116,12 @@ pub(crate) fn of_leases(transition: &Transition) -> bool {
 impl Store for Ledge {
     async fn commit(&self, transition: Transition) -> Answer<()> {
         let fate = self.fate(&transition);
+        let held = self.is_held(&transition);
         if fate != Some(Fate::Fails) {
             self.inner.commit(transition).await?;
+        }
+        if held {
+            self.gate.notified().await;
         }
         match fate {
             Some(_) => Err(StoreError::Failed("the disk is full".into())),
@@ -111,7 +147,11 @@ impl Store for Ledge {
         self.inner.job_by_key(project, key).await
     }
     async fn unit(&self, trial: &TrialId) -> Answer<Option<(Job, Trial, Option<Lease>)>> {
-        self.inner.unit(trial).await
+        let unit = self.inner.unit(trial).await;
+        if self.slow {
+            tokio::task::yield_now().await;
+        }
+        unit
     }
     async fn lease(&self, id: &LeaseId) -> Answer<Option<Lease>> {
         self.inner.lease(id).await

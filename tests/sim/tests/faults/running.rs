@@ -310,6 +310,9 @@ fn fault_34_a_good_end_whose_outputs_are_lost() {
     let trial = world.submit();
     let agent = world.running(&trial);
     world.say(&agent, exited(0)).unwrap();
+    // Its node is held as long as something of it can still be saved.
+    world.pass(seconds(300));
+    assert_eq!((world.order(&agent), world.live().len()), (Some(Desired::Run), 1));
     for kind in ending(Some("the store answers 500")) {
         world.say(&agent, kind).unwrap();
     }

@@ -11,6 +11,7 @@ use runwhere_model::{
 };
 use runwhere_providers::testing::{SimCloud, Verb};
 use runwhere_providers::{OfferSource, Provider};
+use tokio::sync::Notify;
 
 type Answer<T> = Result<T, runwhere_model::ProviderError>;
 
@@ -21,12 +22,15 @@ pub(crate) enum Hang {
     Before,
     /// When it is done, before the broker hears of it.
     After,
+    /// Before anything is done, until [`Spy::let_go`].
+    Gate,
 }
 
 #[derive(Debug)]
 pub(crate) struct Spy {
     pub(crate) cloud: SimCloud,
     state: Mutex<State>,
+    gate: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -35,11 +39,12 @@ struct State {
     requests: Vec<LaunchRequest>,
     hang: Option<(Verb, Hang)>,
     hung: bool,
+    shown_too: Option<SimCloud>,
 }
 
 impl Spy {
     pub(crate) fn new(cloud: SimCloud) -> Arc<Self> {
-        Arc::new(Self { cloud, state: Mutex::default() })
+        Arc::new(Self { cloud, state: Mutex::default(), gate: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,9 +67,20 @@ impl Spy {
         (state.hang, state.hung) = (Some((verb, hang)), false);
     }
 
+    /// What waits at the gate goes on.
+    pub(crate) fn let_go(&self) {
+        self.gate.notify_one();
+    }
+
     /// Whether it hangs already.
     pub(crate) fn hangs(&self) -> bool {
         self.state().hung
+    }
+
+    /// From now on listings also show the nodes of another installation in the same account, as
+    /// where a provider cannot filter by label.
+    pub(crate) fn shows_too(&self, other: SimCloud) {
+        self.state().shown_too = Some(other);
     }
 
     async fn point(&self, verb: Verb, at: Hang) {
@@ -76,13 +92,16 @@ impl Spy {
             }
             here
         };
-        if here {
-            std::future::pending::<()>().await;
+        match here {
+            true if at == Hang::Gate => self.gate.notified().await,
+            true => std::future::pending::<()>().await,
+            false => {}
         }
     }
 
     async fn call<T>(&self, verb: Verb, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         self.point(verb, Hang::Before).await;
+        self.point(verb, Hang::Gate).await;
         let answer = call.await;
         self.point(verb, Hang::After).await;
         answer
@@ -117,7 +136,12 @@ impl Provider for Spy {
         self.call(Verb::Find, self.cloud.find(lease)).await
     }
     async fn nodes(&self) -> Answer<NodeList> {
-        self.call(Verb::Nodes, self.cloud.nodes()).await
+        let mut list = self.call(Verb::Nodes, self.cloud.nodes()).await?;
+        let other = self.state().shown_too.clone();
+        if let Some(other) = other {
+            list.nodes.extend(other.nodes().await?.nodes);
+        }
+        Ok(list)
     }
     async fn describe(&self, node: &NodeId) -> Answer<NodeState> {
         self.call(Verb::Describe, self.cloud.describe(node)).await

@@ -1,10 +1,12 @@
 //! A broker, its store, its cloud and its agents on virtual time. The broker can be killed and
 //! started again; store, cloud and the agents' journals stay.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use runwhere_agent::protocol::{Desired, EventKind};
 use runwhere_broker::accounts::Caller;
@@ -15,11 +17,11 @@ use runwhere_broker::api::runwhere::{
 };
 use runwhere_broker::driver::{Core, CoreParts};
 use runwhere_broker::jobs::Jobs;
-use runwhere_broker::ports::{NoPlatformLog, Prices, SystemIds};
+use runwhere_broker::ports::{PlatformLog, Prices, SystemIds};
 use runwhere_broker::store::{MemoryStore, Row, SegmentQuery, Store, Transition};
 use runwhere_engine::{
     Budget, EndReason, EventRecord, Lease, LeaseState, Policy, Project, Quota, Trial, TrialState,
-    UsageSegment, Workspace,
+    Unit, UsageSegment, Workspace,
 };
 use runwhere_model::{
     Currency, DeploymentId, HourlyPrice, JobId, KeyId, LeaseId, NodeId, NodePhase, OfferKey,
@@ -51,9 +53,22 @@ pub(crate) struct World {
     pub(crate) prices: Arc<Catalogue>,
     pub(crate) policy: Policy,
     pub(crate) connected: bool,
+    told: Arc<Told>,
     broker: Option<Broker>,
     staying: Vec<(Agent, JoinHandle<()>)>,
     submits: u32,
+}
+
+/// The states that trials' logs were last told of.
+#[derive(Debug, Default)]
+struct Told(Mutex<BTreeMap<TrialId, TrialState>>);
+
+#[async_trait]
+impl PlatformLog for Told {
+    async fn observe(&self, unit: &Unit) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(unit.trial.id.clone(), unit.trial.state);
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +90,23 @@ pub(crate) fn project() -> ProjectId {
 
 fn workspace() -> WorkspaceId {
     WorkspaceId::new("workspace").unwrap()
+}
+
+pub(crate) fn workspace_row(created_at: Timestamp) -> Workspace {
+    Workspace { id: workspace(), name: "w".into(), created_at }
+}
+
+pub(crate) fn project_row(created_at: Timestamp) -> Project {
+    Project {
+        id: project(),
+        version: 0,
+        workspace: workspace(),
+        name: "p".into(),
+        quota: Quota::default(),
+        consents_no_deadman: true,
+        approved_plugins: BTreeSet::new(),
+        created_at,
+    }
 }
 
 pub(crate) fn caller() -> Caller {
@@ -125,26 +157,14 @@ impl World {
             prices: Arc::new(Catalogue::new(sheet.offers)),
             policy: Policy::default(),
             connected: true,
+            told: Arc::default(),
             broker: None,
             staying: Vec::new(),
             submits: 0,
         };
         let rows = vec![
-            Row::Workspace(Workspace {
-                id: workspace(),
-                name: "w".into(),
-                created_at: world.clock.now(),
-            }),
-            Row::Project(Project {
-                id: project(),
-                version: 0,
-                workspace: workspace(),
-                name: "p".into(),
-                quota: Quota::default(),
-                consents_no_deadman: true,
-                approved_plugins: std::collections::BTreeSet::new(),
-                created_at: world.clock.now(),
-            }),
+            Row::Workspace(workspace_row(world.clock.now())),
+            Row::Project(project_row(world.clock.now())),
             Row::Budget(Budget::unlimited(workspace(), project(), Currency::USD)),
         ];
         let transition = Transition { rows, events: Vec::new() };
@@ -170,7 +190,7 @@ impl World {
             prices,
             clock: self.clock.clone(),
             ids: Arc::new(SystemIds),
-            log: Arc::new(NoPlatformLog),
+            log: self.told.clone(),
             policy: self.policy.clone(),
             deployment: deployment(),
             broker_url: "https://broker.invalid".into(),
@@ -220,6 +240,22 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.kill();
         self.start();
+    }
+
+    /// The broker's process is stopped where it is, and may go on later.
+    pub(crate) fn freeze(&mut self) -> Broker {
+        self.broker.take().expect("the broker runs")
+    }
+
+    /// It goes on for a moment.
+    pub(crate) fn thaw(&self, process: &Broker) {
+        let clock = Arc::clone(&self.clock);
+        process.runtime.block_on(async move { clock.settle().await });
+    }
+
+    /// The state of a trial that its log was last told of.
+    pub(crate) fn told(&self, trial: &TrialId) -> Option<TrialState> {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).get(trial).copied()
     }
 
     pub(crate) fn broker(&self) -> &Broker {
