@@ -3,6 +3,7 @@
 use runwhere_agent::protocol::EventKind;
 use runwhere_engine::{EndReason, Evidence, LeaseState, TrialState};
 use runwhere_model::{BlockScope, Deadman, ErrorKind, MeterStart, NodePhase};
+use runwhere_providers::Clock as _;
 use runwhere_providers::testing::{Outcome, SimProfile, Verb};
 use tokio::task::JoinHandle;
 
