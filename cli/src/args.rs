@@ -559,7 +559,7 @@ pub struct AdminSweepArgs {
     pub confirm_restore: bool,
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
-    #[arg(short, long)]
+    #[arg(short, long, requires = "apply")]
     pub yes: bool,
 }
 

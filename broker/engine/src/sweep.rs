@@ -284,6 +284,8 @@ impl Look<'_> {
             Verdict::Owned | Verdict::InFlight => sweep.counts.owned += 1,
             Verdict::Settling | Verdict::Young => sweep.counts.waiting += 1,
             Verdict::Suspected => sweep.counts.suspected += 1,
+            // Nothing of it may be ended now: it is only told.
+            Verdict::End if !self.may_end => sweep.counts.suspected += 1,
             Verdict::End | Verdict::Ending => sweep.counts.ending += 1,
         }
         sweep.findings.push(finding);

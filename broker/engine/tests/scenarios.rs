@@ -314,6 +314,11 @@ fn stop_time_limit_and_the_programs_own_end() {
     assert_eq!(world.unit.trial.state, TrialState::Failed);
     assert_eq!(world.unit.trial.end_reason, Some(EndReason::ProgramFailed));
 
+    // After the end nothing is wanted any more.
+    let told = world.events.len();
+    world.stop();
+    assert_eq!(world.events.len(), told, "{:?}", &world.events[told..]);
+
     // A stop; a second one and the time limit change nothing.
     let mut world = World::new();
     world.unit.job.spec.max_duration_seconds = Some(60);

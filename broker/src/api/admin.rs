@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::body;
 use super::problem::Problem;
 use super::state::{Api, Signed};
-use super::text::Words;
+use super::text::{Words, plain};
 use crate::accounts::Caller;
 use crate::driver::{SweepError, SweepReport};
 use crate::serve::Restored;
@@ -291,10 +291,8 @@ async fn sweep(
     let providers = match wanted.provider {
         None => admin.providers(),
         Some(id) => {
-            let id = ProviderId::new(id).ok().filter(|id| admin.is_connected(id));
-            vec![id.ok_or_else(|| {
-                Problem::invalid("没有连接这个 provider", "this provider is not connected")
-            })?]
+            let known = ProviderId::new(&id).ok().filter(|id| admin.is_connected(id));
+            vec![known.ok_or_else(|| not_connected(&id, &admin.providers()))?]
         }
     };
     let mut data = Vec::new();
@@ -311,6 +309,20 @@ async fn sweep(
         "applied": wanted.apply,
         "restored": held.as_ref().map_or(Value::Null, restored),
     })))
+}
+
+/// What was asked for is not connected: what is?
+fn not_connected(wanted: &str, connected: &[ProviderId]) -> Problem {
+    let wanted: String = plain(wanted).chars().take(80).collect();
+    let problem = Problem::invalid(
+        format!("云 {wanted} 没有连接"),
+        format!("the provider {wanted} is not connected"),
+    );
+    let ids = connected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match ids.is_empty() {
+        true => problem.suggest("没有连接任何云", "no provider is connected"),
+        false => problem.suggest(format!("已连接：{ids}"), format!("connected: {ids}")),
+    }
 }
 
 fn swept(report: &SweepReport, now: Timestamp) -> Value {

@@ -74,6 +74,10 @@ pub(super) async fn leases(
     for provider in view.list("providers") {
         let provider = View(provider);
         let name = provider.text("provider").unwrap_or_default();
+        if provider.flag("connected") == Some(false) {
+            printer.warn(&texts::provider_unconnected(&name));
+            continue;
+        }
         if let Some(sweep) = provider.at("last_sweep") {
             let text = |key| sweep.text(key).unwrap_or_else(|| "-".to_owned());
             let (owned, suspected) = (text("owned"), unowned(sweep).to_string());
@@ -126,7 +130,9 @@ fn lease_row(row: View<'_>, lang: Lang) -> Vec<String> {
         remarks.push(texts::surplus_nodes(surplus).get(lang).to_owned());
     }
     remarks.extend(evidence(row, lang));
-    if row.at("evidence").is_none() {
+    // Why the clean-up is blocked is said already.
+    let said = row.text("cleanup_blocked").is_some_and(|why| why == "provider_not_connected");
+    if row.at("evidence").is_none() && !said {
         remarks.extend(row.text("last_error"));
     }
     vec![
@@ -205,14 +211,16 @@ pub(super) async fn sweep(
         return Ok(());
     }
     let look = ask(&client, args, false).await?;
-    if let Some(restored) = View(&look).at("restored") {
+    let restored = View(&look).at("restored");
+    if let Some(restored) = restored {
         warn_restored(restored, printer);
     }
     show(&look, printer);
     let found = open(&look);
     if !args.apply {
         if found > 0 {
-            printer.note(&texts::sweep_dry());
+            let held = restored.is_some();
+            printer.note(&if held { texts::sweep_held() } else { texts::sweep_dry() });
         }
         printer.json(&look);
         return Ok(());
@@ -297,6 +305,9 @@ fn pause(answer: &Value) -> Duration {
 
 fn show(answer: &Value, printer: &Printer) {
     let lang = printer.lang();
+    if View(answer).list("data").is_empty() {
+        printer.out(&texts::sweep_nobody());
+    }
     for one in View(answer).list("data") {
         let one = View(one);
         let name = one.text("provider").unwrap_or_default();
@@ -368,9 +379,12 @@ mod tests {
         let cells = lease_row(View(&row), Lang::En);
         assert_eq!(cells[..3], ["lease-1", "job-1", "releasing"]);
         assert_eq!(cells[3..7], ["1m 1s", "aws", "i-1", "3.1 USD"]);
-        for part in ["aws is not connected", "1 surplus", "auth"] {
+        for part in ["aws is not connected", "1 surplus"] {
             assert!(cells[7].contains(part), "{}", cells[7]);
         }
+        assert!(!cells[7].contains("auth"), "said once: {}", cells[7]);
+        let row = json!({"cleanup_blocked": "auth", "provider": "aws", "last_error": "no key"});
+        assert!(lease_row(View(&row), Lang::En)[7].contains("no key"));
         let row = json!({"evidence": {"kind": "absent_reads", "reads": ["a", "b"]}});
         assert_eq!(lease_row(View(&row), Lang::En)[7], "absent in 2 reads (last b)");
         let row = json!({"node_id": "n", "cause": "unknown_lease", "price_per_hour": null});

@@ -159,7 +159,17 @@ pub(super) fn cleanup(job: View<'_>) -> Option<Text> {
             let evidence = evidence(job).unwrap_or_else(|| "-".to_owned());
             texts::cleanup_done(evidence)
         }
-        false => texts::cleanup_open(),
+        false => held(job).unwrap_or_else(texts::cleanup_open),
+    })
+}
+
+/// Why the machine cannot be released now.
+pub(super) fn held(job: View<'_>) -> Option<Text> {
+    let blocked = job.at("cleanup_blocked")?;
+    let why = blocked.first_text(&["message", "code"]).unwrap_or_else(|| "?".to_owned());
+    Some(match blocked.text("until") {
+        Some(until) => texts::cleanup_held_until(why, until),
+        None => texts::cleanup_held(why),
     })
 }
 
@@ -218,5 +228,12 @@ mod tests {
         let shown = cleanup(View(&job)).unwrap();
         assert!(shown.get(texts::Lang::En).contains("terminal_read"));
         assert!(cleanup(View(&json!({}))).is_none());
+        let said = |job: Value| cleanup(View(&job)).unwrap().get(texts::Lang::En).to_owned();
+        assert_eq!(said(json!({"cleanup_confirmed": false})), "not confirmed yet");
+        let held = said(json!({
+            "cleanup_confirmed": false,
+            "cleanup_blocked": {"code": "auth", "message": "no key", "until": null},
+        }));
+        assert!(held.contains("blocked (no key)"), "{held}");
     }
 }

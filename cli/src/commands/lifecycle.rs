@@ -15,6 +15,8 @@ use crate::texts;
 
 /// How long `stop` waits for the confirmed release before it says that it is under way.
 const RELEASE: Duration = Duration::from_secs(90);
+/// How long it waits for a release that the cloud refuses.
+const HELD: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Stops a job and waits for the confirmed release.
@@ -24,10 +26,12 @@ pub(super) async fn stop(name: &str, settings: &Settings, printer: &Printer) -> 
     // Stopping twice is stopping once.
     let answer = client.post(&format!("/api/v1/jobs/{name}/stop"), None, Repeat::Safe).await?;
     let id = id_in(&answer, name);
-    let until = Instant::now() + RELEASE;
+    let begun = Instant::now();
     let mut job = describe::fetch(&client, &id).await?;
     // A server that says nothing about clean-up has said all it will.
-    while View(&job).flag("cleanup_confirmed") == Some(false) && Instant::now() < until {
+    while View(&job).flag("cleanup_confirmed") == Some(false)
+        && begun.elapsed() < if describe::held(View(&job)).is_some() { HELD } else { RELEASE }
+    {
         sleep(LOOK).await;
         job = describe::fetch(&client, &id).await?;
     }
@@ -38,6 +42,9 @@ pub(super) async fn stop(name: &str, settings: &Settings, printer: &Printer) -> 
         (true, _) => texts::stopped(&id),
         (false, _) => texts::stopping(&id),
     });
+    if let Some(why) = describe::held(View(&job)).filter(|_| !confirmed) {
+        printer.warn(&texts::stop_held(why.get(printer.lang())));
+    }
     let mut report = answer;
     report["cleanup_confirmed"] = json!(View(&job).flag("cleanup_confirmed"));
     printer.json(&report);

@@ -55,6 +55,12 @@ texts! {
     restored_hint() "→ 核对后执行 runwhere admin sweep --confirm-restore" "→ Look at what is reported, then run runwhere admin sweep --confirm-restore";
     /// Nothing to do.
     sweep_clean(provider, nodes, foreign) "✓ {provider}：{nodes} 个节点都有归属；外来节点 {foreign}（只计数，不触碰）" "✓ {provider}: all {nodes} nodes have owners; foreign nodes {foreign} (counted, never touched)";
+    /// Nobody to ask.
+    sweep_nobody() "没有连接任何云：没有可清扫的" "No cloud is connected: there is nothing to sweep";
+    /// Nothing was ended, and may not be yet.
+    sweep_held() "→ 仅预览；恢复确认之前不结束任何节点" "→ Nothing was changed; nothing is ended before the restore is confirmed";
+    /// A provider of earlier leases or sweeps.
+    provider_unconnected(provider) "{provider} 未连接：看不到它的节点，也无法结束它们" "{provider} is not connected: its nodes can be neither seen nor ended";
     /// Nodes without owners.
     sweep_found(provider, count, foreign) "{provider}：{count} 个节点没有归属；外来节点 {foreign}（只计数，不触碰）" "{provider}: {count} nodes have no owner; foreign nodes {foreign} (counted, never touched)";
     /// A dry run.

@@ -135,6 +135,12 @@ texts! {
     cleanup_done(evidence) "已确认（{evidence}）" "confirmed ({evidence})";
     /// describe.
     cleanup_open() "未确认" "not confirmed yet";
+    /// The same where the cloud refuses it.
+    cleanup_held(why) "未确认，清理受阻（{why}）；会一直重试" "not confirmed yet; clean-up is blocked ({why}) and tried for ever";
+    /// The same where it is known until when.
+    cleanup_held_until(why, until) "未确认，清理受阻到 {until}（{why}）" "not confirmed yet; clean-up is blocked until {until} ({why})";
+    /// A stop whose release is blocked.
+    stop_held(text) "释放{text}" "The release is {text}";
     /// describe.
     describe_util(average, maximum) "  GPU 利用率: 平均 {average}%，峰值 {maximum}%" "  GPU utilisation: average {average}%, peak {maximum}%";
     /// describe.

@@ -82,7 +82,8 @@ async fn only_operators_sweep_and_only_a_confirmed_database_lets_them_end_anythi
     let answer = site.post(path, &dry).await.expect(200);
     assert_eq!(answer["data"][0]["foreign"], 3);
     assert_eq!(answer["applied"], false);
-    site.post(path, &json!({ "provider": "aws" })).await.expect(422);
+    let refused = site.post(path, &json!({ "provider": "a ws" })).await.expect(422).to_string();
+    assert!(refused.contains("a ws") && refused.contains("sim"), "what is connected: {refused}");
 
     let restored = Restored { found: 3, expected: Some(9), noticed_at: at(1) };
     *site.admin.restored.lock().unwrap() = Some(restored);

@@ -59,12 +59,78 @@ async fn write_the_folder_of_this_format() {
     store.commit(Transition { rows, events }).await.unwrap();
 }
 
-#[tokio::test]
-async fn folders_of_every_format_open() {
+/// A copy of the database of a stored folder, opened as it is.
+fn opened(folder: &str) -> (tempfile::TempDir, SqliteStore) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("broker.db");
-    std::fs::copy(fixtures().join("v1/broker.db"), &path).unwrap();
+    std::fs::copy(fixtures().join(folder).join("broker.db"), &path).unwrap();
     let store = SqliteStore::open(&path).unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn folders_of_every_format_open() {
+    let mut folders = 0;
+    for entry in std::fs::read_dir(fixtures()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            let (_dir, store) = opened(entry.file_name().to_str().unwrap());
+            assert!(!store.newest_leases(None, 99).await.unwrap().is_empty());
+            folders += 1;
+        }
+    }
+    assert!(folders >= 2, "{folders}");
+}
+
+#[tokio::test]
+async fn the_folder_of_a_real_server_holds_what_it_did() {
+    let (_dir, store) = opened("v3");
+    let default = project_id("default");
+    let listed = store.jobs(&default, &JobQuery::default()).await.unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|view| {
+            let (trial, lease) = &view.trials[0];
+            let lease = lease.as_ref().unwrap();
+            assert!(trial.cleanup_confirmed && lease.state == LeaseState::Released);
+            assert!(matches!(lease.evidence, Some(Evidence::TerminalRead { .. })));
+            (view.job.id.as_str(), view.job.name.as_str(), trial.state)
+        })
+        .collect();
+    assert_eq!(
+        listed,
+        [
+            ("job-0cd3f4a6", "llama-stopped", TrialState::Cancelled),
+            ("job-4272244a", "llama-bad", TrialState::Failed),
+            ("job-f2992f9d", "llama-ok", TrialState::Succeeded),
+        ]
+    );
+    let all = SegmentQuery { limit: 9, ..SegmentQuery::default() };
+    let segments = store.segments(&default, &all).await.unwrap();
+    let billed: Vec<_> = segments
+        .iter()
+        .map(|(_, one)| (one.job.as_str(), one.billed_to_micros, one.amount.to_string()))
+        .collect();
+    assert_eq!(
+        billed,
+        [
+            ("job-f2992f9d", 2_000_000, "0.020244444444 CNY".to_owned()),
+            ("job-4272244a", 1_000_000, "0.010122222222 CNY".to_owned()),
+            ("job-0cd3f4a6", 5_000_000, "0.050611111111 CNY".to_owned()),
+        ]
+    );
+    let entries = store.entries(&default, None, 9).await.unwrap();
+    assert_eq!(entries.len(), 3);
+    assert!(entries.iter().all(|(_, entry)| entry.is_balanced()));
+    assert_eq!(
+        store.outputs(&segments[0].1.trial).await.unwrap()[0].path,
+        "checkpoints/step-1.bin"
+    );
+}
+
+#[tokio::test]
+async fn the_folder_of_format_1_opens() {
+    let (_dir, store) = opened("v1");
     let p = project_id("p");
     let listed = store.jobs(&p, &JobQuery::default()).await.unwrap();
     assert_eq!(listed.len(), 2);

@@ -189,13 +189,17 @@ fn fault_07_a_submit_delivered_twice() {
 fn fault_08_the_tokens_node_has_ended() {
     let mut world = World::new(SimProfile::token());
     world.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
+    let until = world.at(45);
+    let fails = Outcome::FailedNotDone(ErrorKind::Transient);
+    world.cloud.script_until(Some(Verb::Find), Some(until), fails);
     let trial = world.submit();
     world.until(seconds(60), "an unknown launch", |world| !world.live().is_empty());
-    // Once it has run, and been billed, for a while.
+    // Nobody has seen it when it ends; it has run, and been billed, for a while.
     let first = world.live()[0].clone();
     let runs = |world: &World| world.truth().node(&first).map(|node| node.phase);
     world.until(seconds(60), "a running node", |world| runs(world) == Some(NodePhase::Running));
     world.pass(seconds(1));
+    assert_eq!(world.lease_state(&trial), Some(LeaseState::Unknown));
     world.cloud.lose(&first);
     let agent = world.running(&trial);
     let requests = world.spy.requests();
