@@ -185,7 +185,8 @@ impl Journal {
                 EventKind::GpusReady { .. }
                 | EventKind::Preparing
                 | EventKind::Collecting
-                | EventKind::ReclaimNotice { .. } => {}
+                | EventKind::ReclaimNotice { .. }
+                | EventKind::Unknown => {}
             }
         }
         progress

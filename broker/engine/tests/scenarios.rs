@@ -315,8 +315,12 @@ fn stop_time_limit_and_the_programs_own_end() {
     assert_eq!(world.unit.trial.end_reason, Some(EndReason::ProgramFailed));
 
     // After the end nothing is wanted any more.
+    let mut world = World::new();
+    world.run_to_ready();
+    finish(&mut world, 0);
     let told = world.events.len();
     world.stop();
+    assert_eq!(world.unit.trial.desired_at, None);
     assert_eq!(world.events.len(), told, "{:?}", &world.events[told..]);
 
     // A stop; a second one and the time limit change nothing.

@@ -37,7 +37,7 @@ pub(super) fn engine_event(kind: &EventKind) -> AgentEvent {
                 dropped_bytes: *dropped_bytes,
             })
         }
-        EventKind::Collecting => AgentEvent::Other,
+        EventKind::Collecting | EventKind::Unknown => AgentEvent::Other,
         EventKind::Output { path, sha256, size, checkpoint } => AgentEvent::Output(Output {
             path: path.clone(),
             sha256: sha256.to_string(),

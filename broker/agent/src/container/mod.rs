@@ -7,6 +7,8 @@
 mod disk;
 mod engine;
 mod program;
+#[cfg(test)]
+mod tests;
 
 pub use engine::clear;
 pub(crate) use engine::{Engine, Unusable};

@@ -130,6 +130,9 @@ pub enum EventKind {
     },
     /// All logs and outputs are at the broker; the agent waits for its release.
     Done,
+    /// Something that only later versions know of; it changes nothing.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Why a program ended other than by itself.
@@ -177,4 +180,23 @@ pub struct SkippedFile {
     /// `name_not_utf8`, `unsafe_name`, `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or
     /// `not_uploaded`.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_later_versions_know_of_keeps_its_place() {
+        let text = r#"{"events":[
+            {"seq":1,"at":"2026-01-01T00:00:00Z","kind":"preparing"},
+            {"seq":2,"at":"2026-01-01T00:00:00Z","kind":"temperature_noted","celsius":[71]},
+            {"seq":3,"at":"2026-01-01T00:00:01Z","kind":"started","pid":7,"later":true}]}"#;
+        let request: EventsRequest = serde_json::from_str(text).unwrap();
+        let kinds: Vec<_> = request.events.into_iter().map(|event| event.kind).collect();
+        assert_eq!(
+            kinds,
+            [EventKind::Preparing, EventKind::Unknown, EventKind::Started { pid: 7 }]
+        );
+    }
 }

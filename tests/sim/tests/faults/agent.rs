@@ -24,6 +24,7 @@ struct Story {
     seen: Option<Desired>,
     reason: Option<String>,
     names_node: bool,
+    protocol: u32,
 }
 
 impl Agent {
@@ -39,12 +40,19 @@ impl Agent {
             seen: None,
             reason: None,
             names_node: true,
+            protocol: PROTOCOL_VERSION,
         })))
     }
 
     /// The same where the node does not know how its provider calls it.
     pub(crate) fn nameless(self) -> Self {
         self.story().names_node = false;
+        self
+    }
+
+    /// The same, speaking another version of the protocol.
+    pub(crate) fn speaking(self, protocol: u32) -> Self {
+        self.story().protocol = protocol;
         self
     }
 
@@ -73,7 +81,7 @@ impl Agent {
         let request = {
             let story = self.story();
             RedeemRequest {
-                protocol: PROTOCOL_VERSION,
+                protocol: story.protocol,
                 lease_id: story.caller.lease.to_string(),
                 lease_token: story.token.clone(),
                 session_key_sha256: Digest::of(story.key.as_bytes()),

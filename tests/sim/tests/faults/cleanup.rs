@@ -368,6 +368,7 @@ fn fault_54_an_end_that_is_refused_until_a_time() {
 #[test]
 fn fault_55_it_is_gone_already() {
     for profile in SimProfile::all() {
+        let settle = profile.capabilities.settle;
         let mut world = World::new(profile);
         let trial = world.submit();
         let agent = world.running(&trial);
@@ -378,7 +379,11 @@ fn fault_55_it_is_gone_already() {
         }
         world.cloud.lose(&agent.node());
         world.say(&agent, ending(None)[3].clone()).unwrap();
+        let asked = world.clock.now();
         world.clean(&trial);
+        // As soon as the cloud says so, or has not shown it for long enough.
+        let took = world.clock.now().duration_since(asked).unsigned_abs();
+        assert!(took <= settle + seconds(180), "{took:?}");
         assert_eq!(world.state(&trial), TrialState::Succeeded);
         let proof = world.trial(&trial).evidence;
         assert!(

@@ -110,6 +110,10 @@ fn fault_62_an_end_that_was_stored_without_saying_so_is_told() {
     let mut world = world_on(&store, SimProfile::token());
     let trial = world.submit();
     let agent = world.running(&trial);
+    // Nothing else is due soon.
+    world.until(seconds(600), "a quiet moment", |world| {
+        world.lease(&trial).next_at.is_some_and(|at| at > world.at(20))
+    });
     world.cut(&agent);
     let [sealed, collecting, collected, done] = super::agent::ending(None);
     for kind in [super::agent::exited(0), sealed, collecting, collected] {
@@ -487,6 +491,8 @@ fn fault_69_listings_that_change_while_they_are_read() {
     world.cloud.heal();
     // Lists that show everything twice all the time: that is one look each.
     world.cloud.script_until(Some(Verb::Nodes), None, Outcome::Duplicates);
+    stray.lease = "lease-of-nobody-too".parse().unwrap();
+    world.run(runwhere_providers::Provider::launch(&world.cloud, &stray)).unwrap();
     world.until(seconds(7200), "the end of what nobody owns", |world| world.live().is_empty());
     world.cloud.heal();
     // A launch whose answer was lost, and lists that miss what it made: absence takes several.

@@ -412,6 +412,34 @@ fn fault_38_a_restarted_agent_reports_its_program_lost() {
 }
 
 #[test]
+fn fault_39_agents_of_other_versions() {
+    let mut world = World::new(SimProfile::token());
+    let trial = world.submit();
+    let node = world.node(&trial);
+    // Another protocol is refused by name, and the session stays free.
+    for protocol in [0, 2, u32::MAX] {
+        let other = world.agent(&trial, &node).speaking(protocol);
+        let Err(AgentRefusal::Invalid(why)) = world.join(&other) else { panic!("{protocol}") };
+        assert!(why.contains(&format!("protocol {protocol}")) && why.contains("speaks 1"), "{why}");
+    }
+    // An earlier agent does not say which node it is on; a later one tells of things that are not
+    // known here yet. Both are served, through an upgrade of the broker in the middle.
+    let agent = world.agent(&trial, &node).nameless();
+    world.join(&agent).unwrap();
+    world.stay(&agent);
+    for kind in [booted(), gpus_ready(), EventKind::Unknown, started()] {
+        world.say(&agent, kind).unwrap();
+    }
+    assert_eq!(world.state(&trial), TrialState::Running);
+    world.restart();
+    assert_eq!(world.order(&agent), Some(Desired::Run));
+    world.finish(&agent, 0);
+    world.clean(&trial);
+    assert_eq!(world.state(&trial), TrialState::Succeeded);
+    world.assert_clean(&trial);
+}
+
+#[test]
 fn fault_40_the_broker_is_away_for_hours() {
     let mut world = World::new(SimProfile::token());
     let trial = world.submit();
