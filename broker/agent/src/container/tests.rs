@@ -78,7 +78,7 @@ async fn provided(folder: &Path, pull: Pull) -> Result<(), String> {
     let _ = std::fs::remove_file(&socket);
     let serving = tokio::spawn(engine(UnixListener::bind(&socket).unwrap(), pull));
     let place = DockerPlace { socket, network: None, verdicts: None };
-    let engine = Engine::open(&place, "lease-1").await.unwrap();
+    let engine = Engine::open(&place, "lease-1", folder).await.unwrap();
     let provided = engine.provide(IMAGE).await.map_err(|why| why.0);
     serving.abort();
     provided

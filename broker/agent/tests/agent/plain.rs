@@ -27,6 +27,7 @@ fn names(broker: &Broker) -> Vec<&'static str> {
             EventKind::Lost { .. } => "lost",
             EventKind::ReclaimNotice { .. } => "reclaim_notice",
             EventKind::Done => "done",
+            EventKind::Unknown => "unknown",
         };
         seen.events.iter().map(|event| name(&event.kind)).collect()
     })
