@@ -10,7 +10,7 @@ use runwhere_failpoint::failpoint;
 use runwhere_model::{ProviderId, TrialId};
 
 use super::core::{Core, DriveError, provider_missing};
-use crate::store::{Due, StoreError};
+use crate::store::{Due, Row, StoreError, Transition};
 
 /// How many due rows are taken at a time.
 const BATCH: u32 = 256;
@@ -99,6 +99,22 @@ impl Core {
                 Err(error) => {
                     tracing::error!(lease.id = %lease.id, %error, "Lease could not be recovered");
                 }
+            }
+        }
+        self.take_back_sweeps().await
+    }
+
+    /// Ends the turns of sweepers that an earlier process died in: what it was ending goes on now,
+    /// not when the turn would have been over. A living one that loses its turn begins anew.
+    async fn take_back_sweeps(&self) -> Result<(), StoreError> {
+        for row in self.parts.store.sweepers().await? {
+            if row.owner.as_ref().is_none_or(|owner| *owner == self.owner) {
+                continue;
+            }
+            let rows = vec![Row::Sweeper(row.released())];
+            match self.parts.store.commit(Transition { rows, events: Vec::new() }).await {
+                Ok(()) | Err(StoreError::Stale { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Images, over an engine whose answers are scripted.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -21,8 +23,11 @@ struct Pull {
 /// Answers calls until the test ends: the image is not here, its pull is answered as given, and
 /// the container of the check ends with 0.
 async fn engine(listener: UnixListener, pull: Pull) {
+    // The container of the check.
+    let there = Arc::new(AtomicBool::new(false));
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { return };
+        let there = Arc::clone(&there);
         tokio::spawn(async move {
             let mut request = Vec::new();
             let mut buffer = [0; 4096];
@@ -46,6 +51,11 @@ async fn engine(listener: UnixListener, pull: Pull) {
                 }
             };
             let line = head.lines().next().unwrap_or_default();
+            if line.contains("/containers/create") {
+                there.store(true, Ordering::Relaxed);
+            } else if line.starts_with("DELETE") {
+                there.store(false, Ordering::Relaxed);
+            }
             let (status, body) = match line {
                 _ if line.contains("/version") => {
                     (200, r#"{"ApiVersion":"1.44","MinAPIVersion":"1.24"}"#)
@@ -56,6 +66,9 @@ async fn engine(listener: UnixListener, pull: Pull) {
                     (201, r#"{"Id":"check","Warnings":[]}"#)
                 }
                 _ if line.contains("/wait") => (200, r#"{"StatusCode":0}"#),
+                _ if line.starts_with("GET") && !there.load(Ordering::Relaxed) => {
+                    (404, r#"{"message":"no such container"}"#)
+                }
                 _ if line.starts_with("GET") => (
                     200,
                     r#"{"State":{"Running":false,"ExitCode":0,"FinishedAt":"2026-01-01T00:00:00Z"}}"#,
