@@ -66,6 +66,8 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
+    /// A place for each connection that is served at a time.
+    room: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Server {
@@ -94,7 +96,8 @@ impl Server {
         if address.port() == PRICED_PORT {
             listeners.push(bind(SocketAddr::new(address.ip(), PRICED_PORT + 1)).await?);
         }
-        Ok(Self { listeners, address, tls })
+        let room = Arc::new(Semaphore::new(most_connections()));
+        Ok(Self { listeners, address, tls, room })
     }
 
     /// Where it listens.
@@ -111,10 +114,9 @@ impl Server {
     /// running requests, within bounds.
     pub async fn run(self, app: App, closing: watch::Receiver<bool>) {
         let mut listening = JoinSet::new();
-        let room = Arc::new(Semaphore::new(most_connections()));
         for listener in self.listeners {
             let (app, closing, tls) = (app.clone(), closing.clone(), self.tls.clone());
-            listening.spawn(accept(listener, app, closing, tls, room.clone()));
+            listening.spawn(accept(listener, app, closing, tls, self.room.clone()));
         }
         while listening.join_next().await.is_some() {}
     }
@@ -227,4 +229,38 @@ fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, BindError> {
         .map_err(|error| bad(key, error.to_string()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn silent_strangers_leave_descriptors_for_the_store() {
+        let listen = Listen { address: ([127, 0, 0, 1], 0).into(), tls: None };
+        let mut server = Server::bind(&listen).await.unwrap();
+        server.room = Arc::new(Semaphore::new(2));
+        let address = server.address();
+        let (closing, watching) = watch::channel(false);
+        let app = App::new(Router::new().route("/", get(async || "served")), watching.clone());
+        tokio::spawn(server.run(app, watching));
+        let silent = TcpStream::connect(address).await.unwrap();
+        let _other = TcpStream::connect(address).await.unwrap();
+        let mut third = TcpStream::connect(address).await.unwrap();
+        third.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        let early = Duration::from_millis(300);
+        let answered = tokio::time::timeout(early, third.read_to_string(&mut answer)).await;
+        assert!(answered.is_err(), "{answer}");
+        drop(silent);
+        let late = Duration::from_secs(20);
+        tokio::time::timeout(late, third.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.ends_with("served"), "{answer}");
+        closing.send_replace(true);
+    }
 }
