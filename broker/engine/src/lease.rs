@@ -224,6 +224,13 @@ pub struct Lease {
     pub meter: Meter,
     /// What proves the end of its node; while surplus nodes are left it has not ended yet.
     pub evidence: Option<Evidence>,
-    /// When it is to be woken next.
+    /// When the provider's own bill was held against it; `None` = not yet, or there is nothing to
+    /// settle.
+    #[serde(default)]
+    pub settled_at: Option<Timestamp>,
+    /// How often that bill was asked for in vain.
+    #[serde(default)]
+    pub settle_tries: u32,
+    /// When it is to be woken next; once it has ended, when its provider's bill is asked for.
     pub next_at: Option<Timestamp>,
 }

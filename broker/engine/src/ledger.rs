@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Node x price x UTC hour slice of billed time; the only input of money.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct UsageSegment {
-    /// `<lease>.<number>`: made again after a crash it is the same.
+    /// `<lease>.<number>`: made again after a crash it is the same. Of a node that nobody wanted
+    /// `<lease>+<node>+<since>.<number>`; a reversal has the id of what it reverses and a `~`; by the
+    /// provider's usage record `<lease>=<node>.<number>`.
     pub id: String,
     /// Tenant.
     pub workspace: WorkspaceId,
@@ -32,6 +34,7 @@ pub struct UsageSegment {
     /// Billed microseconds of the lease before this segment.
     pub billed_from_micros: u64,
     /// Billed microseconds of the lease after it; the last segment holds the provider's rounding.
+    /// Less than before it where time is taken back.
     pub billed_to_micros: u64,
     /// The price per hour.
     pub price: HourlyPrice,
@@ -41,6 +44,25 @@ pub struct UsageSegment {
     pub amount: Money,
     /// The times are our own observation.
     pub estimated: bool,
+    /// The segment that this one takes back; the two are nothing together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrects: Option<String>,
+    /// The line of the provider's bill that it is by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_record: Option<String>,
+}
+
+impl UsageSegment {
+    /// Its billed microseconds; negative where time is taken back.
+    pub fn billed_micros(&self) -> i64 {
+        let signed = |micros| i64::try_from(micros).unwrap_or(i64::MAX);
+        signed(self.billed_to_micros).saturating_sub(signed(self.billed_from_micros))
+    }
+
+    /// It is of a node beyond the one that its lease wanted.
+    pub(crate) fn is_of_surplus(&self) -> bool {
+        self.id.contains('+')
+    }
 }
 
 /// One side of an entry.

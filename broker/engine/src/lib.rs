@@ -23,6 +23,7 @@ pub mod publication;
 pub mod run;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
+pub mod settlement;
 pub mod stray;
 pub mod surplus;
 pub mod sweep;
@@ -47,6 +48,7 @@ pub use publication::{Publication, PublicationKind, Visibility};
 pub use run::{FrozenImage, RunLimits, RunnerRun, Terms, TrialSpec};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
+pub use settlement::{Settlement, settle};
 pub use stray::{Stray, StrayCause, StrayOwner, StrayState, StrayStep};
 pub use surplus::Surplus;
 pub use sweep::{Finding, Look, Sweep, SweepCounts, SweepRefused, Verdict, sweep};

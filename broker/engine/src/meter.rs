@@ -31,6 +31,9 @@ pub struct Meter {
     /// start shows.
     #[serde(default)]
     pub clock_ahead_micros: i64,
+    /// The provider's bill has settled it: what is charged is what it says.
+    #[serde(default)]
+    pub settled: bool,
 }
 
 impl Meter {
@@ -90,6 +93,9 @@ impl Meter {
 
     /// Billed microseconds as of an instant: under the provider's rule, as if it ended then.
     pub fn billed_micros(&self, metering: &Metering, now: Timestamp) -> u64 {
+        if self.settled {
+            return self.charged_micros;
+        }
         let Some(started_at) = self.started_at else { return 0 };
         let end = self.stopped_at.unwrap_or_else(|| self.by_the_starts_clock(now));
         metering.billed_micros(micros_between(started_at, end)).max(self.charged_micros)
@@ -234,6 +240,8 @@ fn segment(
         price_snapshot: bill.price_snapshot.to_owned(),
         amount: cost_between(bill.price, from, to)?,
         estimated: meter.estimated,
+        corrects: None,
+        usage_record: None,
     })
 }
 
@@ -248,7 +256,7 @@ pub fn micros_between(start: Timestamp, end: Timestamp) -> u64 {
     u64::try_from(end.as_microsecond().saturating_sub(start.as_microsecond())).unwrap_or(0)
 }
 
-fn next_hour(after: Timestamp) -> Option<Timestamp> {
+pub(crate) fn next_hour(after: Timestamp) -> Option<Timestamp> {
     let micros = after.as_microsecond();
     let hour = micros.div_euclid(HOUR_MICROS).checked_add(1)?.checked_mul(HOUR_MICROS)?;
     Timestamp::from_microsecond(hour).ok()

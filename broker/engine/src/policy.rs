@@ -50,6 +50,16 @@ pub struct Policy {
     pub sweep_gap: Duration,
     /// How long one process keeps others from sweeping the same provider.
     pub sweep_lock: Duration,
+    /// How long after a lease's end the provider's bill is first asked for.
+    pub usage_after: Duration,
+    /// First pause before it is asked for again; doubled up to `usage_retry_max`.
+    pub usage_retry: Duration,
+    /// Longest pause between two such questions.
+    pub usage_retry_max: Duration,
+    /// From when on after the end a final bill without a line means that nothing is billed.
+    pub usage_absent: Duration,
+    /// How long after the end the bill is waited for; the estimate stays after that.
+    pub usage_limit: Duration,
 }
 
 impl Default for Policy {
@@ -76,6 +86,11 @@ impl Default for Policy {
             sweep_age: Duration::from_secs(300),
             sweep_gap: Duration::from_secs(60),
             sweep_lock: Duration::from_secs(300),
+            usage_after: Duration::from_secs(600),
+            usage_retry: Duration::from_secs(300),
+            usage_retry_max: Duration::from_secs(6 * 3600),
+            usage_absent: Duration::from_secs(24 * 3600),
+            usage_limit: Duration::from_secs(35 * 24 * 3600),
         }
     }
 }

@@ -47,11 +47,21 @@ pub enum Sabotage {
     KeyNotKept,
     /// An agent that is silent for seconds counts as lost.
     SilenceAsLoss,
+    /// The sweeper ends what seems to be nobody's at its first look, however young it is.
+    SweptWithoutAgeGate,
+    /// The sweeper reads the leases before it lists the cloud, and believes one look.
+    LeasesReadBeforeCloud,
+    /// The node that a launch was answered with is written down only after a wait for it.
+    NodeSavedAfterWait,
+    /// The epoch that an agent states is not looked at.
+    EpochNotChecked,
+    /// The provider's bill is read, and corrects nothing.
+    BillIgnored,
 }
 
 impl Sabotage {
     /// Every defect.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::RelaunchWithoutFind,
         Self::FreshTokenPerRetry,
         Self::ReleaseWithoutEvidence,
@@ -72,6 +82,11 @@ impl Sabotage {
         Self::SurplusForgotten,
         Self::KeyNotKept,
         Self::SilenceAsLoss,
+        Self::SweptWithoutAgeGate,
+        Self::LeasesReadBeforeCloud,
+        Self::NodeSavedAfterWait,
+        Self::EpochNotChecked,
+        Self::BillIgnored,
     ];
 
     /// Whether the calling thread has this defect now.

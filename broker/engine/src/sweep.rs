@@ -338,7 +338,15 @@ impl Look<'_> {
         let born = made.unwrap_or(stray.first_seen);
         let old_at = add(born, self.age());
         let second_at = add(stray.first_seen, self.gap());
-        let again_at = old_at.max(second_at);
+        let again_at = match crate::sabotage!(SweptWithoutAgeGate) {
+            true => self.listed_at,
+            false => old_at.max(second_at),
+        };
+        // Believes one look too.
+        let again_at = match crate::sabotage!(LeasesReadBeforeCloud) {
+            true => self.listed_at,
+            false => again_at,
+        };
         finding.again_at = Some(again_at);
         let verdict = match self.listed_at {
             at if at >= again_at => Verdict::End,

@@ -299,6 +299,12 @@ impl Trial {
         }
     }
 
+    /// Corrects what was final by the provider's bill.
+    pub fn adjust_past(&mut self, billed_micros: i64, costs: &[Money]) {
+        self.past_billed_micros = self.past_billed_micros.saturating_add_signed(billed_micros);
+        costs.iter().for_each(|cost| self.add_past(0, *cost));
+    }
+
     /// Platform lines that the trial's past and its lease imply, in order.
     pub fn platform_lines(&self, lease: Option<LeaseState>) -> &'static [PlatformLine] {
         use PlatformLine::{CreatingNode, GpuReady, NodeJoining, Running};

@@ -102,6 +102,8 @@ fn lease(number: u8, state: LeaseState, since: i64) -> Lease {
         agent: AgentSession::default(),
         meter: Meter::default(),
         evidence: None,
+        settled_at: None,
+        settle_tries: 0,
         next_at: None,
     }
 }

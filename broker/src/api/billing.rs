@@ -130,7 +130,7 @@ async fn pretended(api: &Api, page: &[(u64, UsageSegment)]) -> Result<HashSet<Jo
     Ok(pretended)
 }
 
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 20] = [
     "id",
     "job_id",
     "trial_id",
@@ -149,6 +149,8 @@ const COLUMNS: [&str; 18] = [
     "price_snapshot",
     "project_id",
     "pretended",
+    "corrects",
+    "usage_record",
 ];
 
 fn row(segment: &UsageSegment, pretended: &HashSet<JobId>) -> Value {
@@ -162,9 +164,9 @@ fn row(segment: &UsageSegment, pretended: &HashSet<JobId>) -> Value {
         "offer_key": segment.offer.to_string(),
         "start": segment.start.to_string(),
         "end": segment.end.to_string(),
-        "billed_from_seconds": seconds(segment.billed_from_micros),
-        "billed_seconds":
-            seconds(segment.billed_to_micros.saturating_sub(segment.billed_from_micros)),
+        "billed_from_seconds":
+            seconds(i64::try_from(segment.billed_from_micros).unwrap_or(i64::MAX)),
+        "billed_seconds": seconds(segment.billed_micros()),
         "price_per_hour": segment.price.amount.normalize().to_string(),
         "currency": segment.amount.currency.code(),
         "amount": segment.amount.amount.to_string(),
@@ -172,12 +174,16 @@ fn row(segment: &UsageSegment, pretended: &HashSet<JobId>) -> Value {
         "price_snapshot": segment.price_snapshot,
         "project_id": segment.project.to_string(),
         "pretended": pretended.contains(&segment.job),
+        "corrects": segment.corrects,
+        "usage_record": segment.usage_record,
     })
 }
 
 /// Microseconds as an exact decimal number of seconds.
-fn seconds(micros: u64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+fn seconds(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let micros = micros.unsigned_abs();
+    format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 fn csv(page: &[(u64, UsageSegment)], pretended: &HashSet<JobId>, next: Option<String>) -> Response {
@@ -241,5 +247,6 @@ mod tests {
     fn microseconds_are_exact_seconds() {
         assert_eq!(seconds(187_000_001), "187.000001");
         assert_eq!(seconds(5), "0.000005");
+        assert_eq!(seconds(-61_000_001), "-61.000001");
     }
 }

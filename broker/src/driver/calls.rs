@@ -38,6 +38,9 @@ impl Core {
             points::calling(&call);
             let outcome = core.make_call(&unit, &call).await;
             points::called(&call);
+            if sabotage!(NodeSavedAfterWait) && matches!(outcome, Outcome::Launch(Ok(_))) {
+                core.parts.clock.sleep(core.parts.policy.call_timeout / 2).await;
+            }
             core.step_until_durable(&unit.trial.id, |unit, context| {
                 unit.apply(&made, &outcome, context)
             })

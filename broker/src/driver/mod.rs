@@ -7,6 +7,7 @@ mod line;
 mod metrics;
 mod points;
 mod run;
+mod settle;
 mod signals;
 mod sweeper;
 mod transition;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use runwhere_engine::{Context, Unit};
 use runwhere_failpoint::failpoint;
-use runwhere_model::{ProviderId, TrialId};
+use runwhere_model::{LeaseId, ProviderId, TrialId};
 
 use super::core::{Core, DriveError, provider_missing};
 use crate::store::{Due, Row, StoreError, Transition};
@@ -33,6 +33,8 @@ pub(super) struct Busy {
 #[derive(Debug, Default)]
 struct BusyState {
     trials: HashSet<TrialId>,
+    /// Ended leases whose bill is being asked for.
+    settling: HashSet<LeaseId>,
     failures: HashMap<TrialId, u32>,
 }
 
@@ -41,8 +43,12 @@ impl Busy {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn len(&self) -> u32 {
-        u32::try_from(self.state().trials.len()).unwrap_or(u32::MAX)
+    /// How many rows can be due at most on account of those that are at work.
+    fn hidden(&self) -> u32 {
+        let state = self.state();
+        // A trial can be due twice, by itself and by its lease.
+        let rows = state.trials.len().saturating_mul(2).saturating_add(state.settling.len());
+        u32::try_from(rows).unwrap_or(u32::MAX)
     }
 
     /// False when it is busy already.
@@ -146,14 +152,19 @@ impl Core {
         now: Timestamp,
         busy: &Arc<Busy>,
     ) -> Result<Timestamp, StoreError> {
-        // Those at work, or held after a failure, are still due: they must not hide the others. A
-        // trial can be due twice, by itself and by its lease.
-        let hidden = busy.len().saturating_mul(2);
-        let due = self.parts.store.due(now, BATCH.saturating_add(hidden)).await?;
+        // Those at work, or held after a failure, are still due: they must not hide the others.
+        let due = self.parts.store.due(now, BATCH.saturating_add(busy.hidden())).await?;
         for due in due {
             let trial = match due {
                 Due::Trial(trial) => trial,
                 Due::Lease(lease) => match self.parts.store.lease(&lease).await? {
+                    Some(lease) if lease.state.is_terminal() => {
+                        if busy.state().settling.insert(lease.id.clone()) {
+                            let (core, busy) = (Arc::clone(self), Arc::clone(busy));
+                            tokio::spawn(async move { core.settle_one(lease.id, &busy).await });
+                        }
+                        continue;
+                    }
                     Some(lease) => lease.trial,
                     None => continue,
                 },
@@ -194,6 +205,16 @@ impl Core {
             self.parts.clock.sleep(pause).await;
         }
         busy.end(&trial);
+        self.signals.ring();
+    }
+
+    /// Settles one ended lease by its provider's bill.
+    async fn settle_one(self: Arc<Self>, lease: LeaseId, busy: &Busy) {
+        if let Err(error) = self.settle_lease(&lease).await {
+            tracing::warn!(lease.id = %lease, %error, "A lease could not be settled");
+            self.parts.clock.sleep(RETRY * 10).await;
+        }
+        busy.state().settling.remove(&lease);
         self.signals.ring();
     }
 

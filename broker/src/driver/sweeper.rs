@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use runwhere_engine::{
     CallKind, Claim, EventRecord, Finding, LedgerEntry, Look, Stray, StrayState, StrayStep, Sweep,
-    SweepCounts, SweepRefused, SweeperState, sweep,
+    SweepCounts, SweepRefused, SweeperState, sabotage, sweep,
 };
 use runwhere_model::{ProviderError, ProviderId};
 use runwhere_providers::Provider;
@@ -242,11 +242,18 @@ impl Sweeper {
         let (core, id) = (&self.core, provider.id());
         let now = || core.parts.clock.now();
         let listed_at = now();
+        let early = match sabotage!(LeasesReadBeforeCloud) {
+            true => Some(core.parts.store.newest_leases(None, u32::MAX).await?),
+            false => None,
+        };
         let list = core.within(provider, "nodes", provider.nodes()).await?;
         let answered_at = now();
         let leases_read_at = now();
         let labels: Vec<_> = list.nodes.iter().filter_map(|seen| seen.lease.clone()).collect();
-        let leases = core.parts.store.leases(&labels).await?;
+        let leases = match early {
+            Some(early) => early,
+            None => core.parts.store.leases(&labels).await?,
+        };
         let nodes = list.nodes.iter().map(|seen| seen.state.node.clone()).collect();
         let shown = StrayQuery { provider: Some(id.clone()), nodes: Some(nodes), open: false };
         let open = StrayQuery { provider: Some(id.clone()), nodes: None, open: true };

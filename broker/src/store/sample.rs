@@ -201,6 +201,8 @@ pub(crate) fn lease(trial: &Trial, id: &str) -> Lease {
         agent: AgentSession::default(),
         meter: Meter::default(),
         evidence: None,
+        settled_at: None,
+        settle_tries: 0,
         next_at: None,
     }
 }
@@ -250,6 +252,8 @@ pub(crate) fn segment(lease: &Lease, number: u32) -> UsageSegment {
         price_snapshot: "test".to_owned(),
         amount: Money::new(Decimal::new(3644, 2), cny()),
         estimated: false,
+        corrects: None,
+        usage_record: None,
     }
 }
 

@@ -28,6 +28,13 @@ pub struct UsageRecord {
     pub amount: Option<Money>,
 }
 
+impl UsageRecord {
+    /// Which line it is: the node and the first instant.
+    pub fn id(&self) -> String {
+        format!("{}@{}", self.node, self.period.start)
+    }
+}
+
 /// What the provider billed in a period.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct UsageRecords {

@@ -28,8 +28,10 @@ pub(super) struct SimNode {
     pub(super) created_at: Timestamp,
     /// When the cloud will take it back, once that is said.
     pub(super) reclaim_at: Option<Timestamp>,
+    /// Nobody was told that it is there.
+    pub(super) unsaid: bool,
     /// It is one that the cloud means to run, and so to bill.
-    served: bool,
+    pub(super) served: bool,
     /// When the cloud ends it by itself, and how long that takes.
     end_by: Option<(Timestamp, Duration)>,
     /// Reads miss it in these spans.
@@ -65,6 +67,7 @@ impl SimNode {
             price,
             created_at: now,
             reclaim_at: None,
+            unsaid: false,
             served: true,
             end_by: None,
             hidden: Vec::new(),
@@ -106,6 +109,7 @@ impl SimNode {
     /// Runs again, whatever became of it.
     pub(super) fn resume(&mut self, now: Timestamp) {
         if self.phase_at(now) != NodePhase::Running {
+            self.unsaid |= self.phase_at(now) == NodePhase::Gone;
             self.forget_plans(now);
             self.push(now, NodePhase::Running, None);
             self.plan_end();
@@ -130,6 +134,12 @@ impl SimNode {
         self.push(now, NodePhase::Stopping, Some((EndCause::Requested, "terminated")));
         self.push(later(now, span), NodePhase::Running, None);
         self.plan_end();
+    }
+
+    /// Nobody is told of it, and no read shows it for a while.
+    pub(super) fn come_unsaid(&mut self, now: Timestamp, span: Duration) {
+        self.unsaid = true;
+        self.hide(now, span);
     }
 
     pub(super) fn hide(&mut self, now: Timestamp, span: Duration) {

@@ -57,6 +57,8 @@ pub struct SimProfile {
     pub capabilities: Capabilities,
     /// How far its reads lie behind the truth.
     pub read_lag: Duration,
+    /// How long the lists name a new node without the label of its lease.
+    pub label_lag: Duration,
     /// How long things take.
     pub delays: BootDelays,
     /// How long an ended node is still shown; after that, and after the lag, it is unknown.
@@ -106,6 +108,7 @@ impl SimProfile {
                 boot_timeout: Duration::from_secs(600),
             },
             read_lag: Duration::from_secs(5),
+            label_lag: Duration::ZERO,
             delays: BootDelays {
                 boot: Duration::from_secs(20),
                 health: Duration::from_secs(60),
@@ -173,8 +176,8 @@ impl SimProfile {
         }
     }
 
-    /// Like Lambda: only a label tells, minutes are billed from the first healthy one until the
-    /// node is gone, nothing ends a node but we, and no times are stated.
+    /// Like Lambda: only a label tells, and lists show it late; minutes are billed from the first
+    /// healthy one until the node is gone, nothing ends a node but we, and no times are stated.
     pub fn label_only() -> Self {
         let base = Self::token();
         Self {
@@ -198,6 +201,7 @@ impl SimProfile {
                 ..base.capabilities
             },
             read_lag: Duration::from_secs(10),
+            label_lag: Duration::from_secs(45),
             delays: BootDelays {
                 boot: Duration::from_secs(90),
                 health: Duration::from_secs(30),

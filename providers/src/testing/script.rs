@@ -71,6 +71,9 @@ pub enum Outcome {
     CapacityLater,
     /// A launch makes so many nodes more than asked for.
     Surplus(u32),
+    /// A launch makes so many nodes more than asked for, and says nothing of them: for so long no
+    /// read shows them, and they begin to run only then.
+    SurplusLater(u32, Duration),
     /// A launch is accepted and makes none; the answer cannot be understood.
     NoneMade,
     /// A termination is acknowledged and the node lives on.

@@ -99,6 +99,8 @@ impl SimCloud {
             lease: node.lease.clone(),
             phase,
             live: phase != NodePhase::Gone,
+            served: node.served,
+            unsaid: node.unsaid,
             created_at: node.created_at,
             reclaim_at: node.reclaim_at.filter(|_| phase != NodePhase::Gone),
             billed_from: node.billed_from(&self.profile).filter(|at| *at <= now),
@@ -202,6 +204,7 @@ impl SimCloud {
             Outcome::Ok
             | Outcome::CapacityLater
             | Outcome::Surplus(_)
+            | Outcome::SurplusLater(..)
             | Outcome::NoneMade
             | Outcome::AckButLives
             | Outcome::Resurrects(_)
@@ -272,18 +275,24 @@ impl SimCloud {
             return Err(error);
         }
         let fails = out || *outcome == Outcome::CapacityLater;
-        let extra = if let Outcome::Surplus(extra) = outcome { *extra } else { 0 };
+        let (extra, unseen) = match outcome {
+            Outcome::Surplus(extra) => (*extra, Duration::ZERO),
+            Outcome::SurplusLater(extra, span) => (*extra, *span),
+            _ => (0, Duration::ZERO),
+        };
+        let first = world.nodes.len();
         let mut made: Vec<NodeId> = Vec::new();
-        for _ in 0..=extra {
+        for number in 0..=extra {
             let id = world.next_id();
             let mut node = SimNode::new(id.clone(), request, price, now);
             if let Some(region) = &world.lands_in {
                 (node.region, node.zone) = (Some(region.clone()), None);
             }
+            let late = if number == 0 { Duration::ZERO } else { unseen };
             if fails {
                 node.fail(now, self.profile.delays.boot);
             } else {
-                node.boot(now, self.profile.delays.boot);
+                node.boot(now, self.profile.delays.boot.saturating_add(late));
                 if let (Deadman::Cloud, Some(end_by)) =
                     (self.profile.capabilities.deadman, request.end_by)
                     && !self.profile.ignores_end_time
@@ -291,11 +300,13 @@ impl SimCloud {
                     node.end_by(end_by.max(now), self.profile.delays.shutdown);
                 }
             }
+            match late.is_zero() {
+                true => made.push(id),
+                false => node.come_unsaid(now, late),
+            }
             world.nodes.push(node);
-            made.push(id);
         }
-        let first = &world.nodes[world.nodes.len() - made.len()];
-        Ok((launched(first, made[1..].to_vec()), made))
+        Ok((launched(&world.nodes[first], made[1..].to_vec()), made))
     }
 
     fn do_terminate(
@@ -394,10 +405,12 @@ impl SimCloud {
                 continue;
             }
             let created = self.profile.states_created.then_some(node.created_at);
+            let labelled = node.created_at.checked_add(self.profile.label_lag);
+            let labelled = labelled.is_ok_and(|at| at <= self.seen_at(now));
             rows.push(SeenNode {
                 state,
                 deployment: Some(node.deployment.clone()),
-                lease: Some(node.lease.clone()),
+                lease: labelled.then(|| node.lease.clone()),
                 created_at: created.map(|at| self.by_its_clock(at)),
             });
         }

@@ -31,6 +31,11 @@ pub struct TruthNode {
     pub phase: NodePhase,
     /// Whether it can still cost anything.
     pub live: bool,
+    /// The cloud meant to run it: not refused, and not out of capacity.
+    pub served: bool,
+    /// The cloud made it, or brought it back, without a word: nobody can know of it before reads
+    /// show it.
+    pub unsaid: bool,
     /// When it was made.
     pub created_at: Timestamp,
     /// When the cloud will take it back, once that is said on the node.

@@ -32,6 +32,7 @@ pub(crate) struct Journal {
     lease: Lease,
     token: String,
     key: [u8; 32],
+    epoch: u64,
     job: PlannedJob,
     /// How long the program runs.
     runs: Duration,
@@ -67,14 +68,16 @@ impl Agent {
     pub(crate) fn new(
         node: &NodeId,
         (lease, token): (Lease, String),
-        (job, index): (PlannedJob, u32),
+        (mut job, index): (PlannedJob, u32),
         now: Timestamp,
     ) -> Self {
+        job.exit_code = job.exit_code_of(index);
         let key = *Digest::of(node.as_str().as_bytes()).as_bytes();
         Self(Arc::new(Mutex::new(Journal {
             lease,
             token,
             key,
+            epoch: 0,
             runs: job.runs + Duration::from_secs(7 * u64::from(index)),
             job,
             events: Vec::new(),
@@ -159,16 +162,18 @@ impl Agent {
         now: Timestamp,
         joined: &mut bool,
     ) -> Result<(), AgentRefusal> {
-        let (redeem, caller) = {
+        let redeem = {
             let mut journal = self.journal();
             journal.go_on(now);
-            (journal.redeem(), journal.caller())
+            journal.redeem()
         };
         if !*joined {
-            door.service.redeem(redeem).await?;
+            let reply = door.service.redeem(redeem).await?;
             *joined = true;
-            self.journal().joined = true;
+            let mut journal = self.journal();
+            (journal.joined, journal.epoch) = (true, reply.epoch);
         }
+        let caller = self.caller(door, 0).await?;
         // The end of the log is told after the log.
         self.send_log(door, &caller).await?;
         let events = self.journal().unsent();
@@ -185,6 +190,21 @@ impl Agent {
         journal.seen = Some(reply.desired);
         journal.ended |= reply.desired == Desired::Release;
         Ok(())
+    }
+
+    /// As the routes do it: its session key and its epoch are looked at.
+    async fn caller(&self, door: &Door, behind: u64) -> Result<AgentCaller, AgentRefusal> {
+        let (lease, key, epoch) = {
+            let journal = self.journal();
+            (journal.lease.id.clone(), journal.key, journal.epoch)
+        };
+        let epoch = epoch.wrapping_sub(behind);
+        AgentCaller::authenticate(door.store.as_ref(), &lease, &key, Some(epoch)).await
+    }
+
+    /// The same session, as an earlier epoch knew it, goes on.
+    pub(crate) async fn stale_goes_on(&self, door: &Door) -> Result<(), AgentRefusal> {
+        self.caller(door, 1).await.map(|_| ())
     }
 
     /// As the route does it: the session first, then the log.
@@ -222,17 +242,6 @@ impl Journal {
             session_key_sha256: Digest::of(&self.key),
             agent_version: "0".into(),
             node_id: None,
-        }
-    }
-
-    fn caller(&self) -> AgentCaller {
-        AgentCaller {
-            lease: self.lease.id.clone(),
-            epoch: self.lease.epoch,
-            workspace: self.lease.workspace.clone(),
-            project: self.lease.project.clone(),
-            job: self.lease.job.clone(),
-            trial: self.lease.trial.clone(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! The rows, files and answers against the cloud's hidden truth.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use jiff::Timestamp;
 use runwhere_broker::logs::Logs;
 use runwhere_broker::store::{SegmentQuery, StoreError};
 use runwhere_engine::{Lease, LedgerEntry, TrialState, UsageSegment};
-use runwhere_model::{Money, cost_total};
+use runwhere_model::{LeaseId, Money, cost_total};
 use runwhere_providers::testing::{Truth, TruthNode};
 use rust_decimal::Decimal;
 
@@ -24,6 +25,7 @@ pub(crate) fn always(world: &World, truth: &Truth) -> Vec<Violation> {
         let told = world.told.lock().unwrap_or_else(PoisonError::into_inner);
         wrong.extend(told.wrong.iter().cloned());
     }
+    wrong.extend(world.unnamed());
     let written = world.shelf.written();
     wrong.extend(written.wrong.iter().cloned());
     wrong.extend(world.sky.log().wrong.iter().cloned());
@@ -35,6 +37,8 @@ pub(crate) fn always(world: &World, truth: &Truth) -> Vec<Violation> {
         wrong.push(Invariant::OneAttempt.broken(broken));
     }
     let mut attempts = std::collections::BTreeMap::new();
+    // Of a node that the cloud says nothing of nobody knows when a lease is ended: the sweeper ends
+    // it later.
     for (id, nodes) in live_by_lease(truth) {
         let Some(lease) = written.leases.get(id) else {
             wrong.push(Invariant::Owned.broken(format_args!("{nodes:?} belong to no lease")));
@@ -64,6 +68,7 @@ pub(crate) fn settled(world: &World) -> bool {
     let written = world.shelf.written();
     !world.users_wait()
         && written.trials.values().all(|t| t.state.is_terminal() && t.cleanup_confirmed)
+        && written.leases.values().all(|lease| lease.usage_due().is_none())
 }
 
 /// What must hold once everything has ended.
@@ -81,15 +86,23 @@ pub(crate) fn finally(world: &World, truth: &Truth, tally: &mut Tally) -> Vec<Vi
         Err(error) => wrong.push(Invariant::Books.broken(error)),
     }
     wrong.extend(logs(world));
-    wrong.extend(kept(world));
+    wrong.extend(kept(world, truth));
     wrong
 }
 
-/// Nothing is lost that was not harmed.
-fn kept(world: &World) -> Vec<Violation> {
+/// Nothing is lost that was not harmed. Where a node that nobody was told of was the first to ask,
+/// its lease's program ran there.
+fn kept(world: &World, truth: &Truth) -> Vec<Violation> {
     let written = world.shelf.written();
+    let unsaid = truth.nodes.iter().filter(|node| {
+        node.unsaid && world.agents.get(&node.node).is_some_and(crate::agent::Agent::has_joined)
+    });
+    let elsewhere: BTreeSet<&LeaseId> = unsaid.map(|node| &node.lease).collect();
     let lost = written.trials.values().filter(|trial| {
-        let harmed = trial.lease.as_ref().is_some_and(|lease| world.harmed.contains(lease));
+        let harmed = trial
+            .lease
+            .as_ref()
+            .is_some_and(|lease| world.harmed.contains(lease) || elsewhere.contains(lease));
         trial.state == TrialState::Lost && !harmed
     });
     lost.map(|trial| Invariant::Kept.broken(format_args!("{}: {:?}", trial.id, trial.end_reason)))
@@ -107,33 +120,44 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
     let written = world.shelf.written();
     let mut spent = Decimal::ZERO;
     for lease in written.leases.values() {
-        let of_lease = segments.iter().map(|(_, one)| one).filter(|one| one.lease == lease.id);
-        // Nodes that nobody wanted have meters of their own.
-        let (own, others): (Vec<&UsageSegment>, Vec<_>) =
-            of_lease.partition(|segment| !segment.id.contains('+'));
-        spent += others.iter().map(|segment| segment.amount.amount).sum::<Decimal>();
+        let of_lease: Vec<&UsageSegment> =
+            segments.iter().map(|(_, one)| one).filter(|one| one.lease == lease.id).collect();
+        spent += of_lease.iter().map(|segment| segment.amount.amount).sum::<Decimal>();
+        for segment in &of_lease {
+            if !LedgerEntry::of_segment(segment, segment.end).is_balanced() {
+                let broken = format_args!("{} is not balanced", segment.id);
+                wrong.push(Invariant::Books.broken(broken));
+            }
+        }
+        // Nodes that nobody wanted have meters of their own, and so has the provider's bill.
+        let own = of_lease.iter().filter(|segment| {
+            !segment.id.contains('+')
+                && segment.corrects.is_none()
+                && segment.usage_record.is_none()
+        });
         let mut sum = Money::zero(lease.price.price.currency);
         let mut micros = 0;
+        let mut estimated = lease.meter.estimated;
         for segment in own {
             if segment.billed_from_micros != micros {
                 let broken = format_args!("{} has a gap before it", segment.id);
                 wrong.push(Invariant::Books.broken(broken));
             }
-            if !LedgerEntry::of_segment(segment, segment.end).is_balanced() {
-                let broken = format_args!("{} is not balanced", segment.id);
-                wrong.push(Invariant::Books.broken(broken));
-            }
             micros = segment.billed_to_micros;
+            estimated |= segment.estimated;
             sum = sum.checked_add(segment.amount).unwrap_or(sum);
         }
         if cost_total(lease.price.price, micros) != Ok(sum) {
             let broken = format_args!("{}: the pieces are not the whole", lease.id);
             wrong.push(Invariant::Books.broken(broken));
         }
-        spent += sum.amount;
         if let Some(node) = lease.node.as_ref().and_then(|node| truth.node(node)) {
-            wrong.extend(metered(world, lease, node, micros, tally));
+            let flagged = estimated || lease.meter.settled;
+            wrong.extend(metered(world, lease, node, (micros, flagged), tally));
         }
+        let nodes = lease.node.iter().chain(lease.surplus_ended.keys());
+        let nodes = nodes.filter_map(|node| truth.node(node));
+        wrong.extend(nodes.filter_map(|node| settled_bill(world, lease, node, &of_lease, tally)));
     }
     if let Some(budget) = budget {
         if !budget.reserved.is_empty() {
@@ -148,19 +172,24 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
     Ok(wrong)
 }
 
-/// What was charged of a node against the cloud's own meter. Where the cloud states its times they
-/// are the same to the microsecond. Elsewhere the charge covers at least what reads showed, and at
-/// most the time from the launch to the proof of the end.
+/// What was charged of a node against the cloud's own meter, before the cloud's bill corrected
+/// it. Where the cloud states its times they are the same to the microsecond. Elsewhere the charge
+/// covers at least what reads showed, and at most the time from the launch to the proof of the end:
+/// it misses by what lies between two observations.
 fn metered(
     world: &World,
     lease: &Lease,
     node: &TruthNode,
-    micros: u64,
+    (micros, flagged): (u64, bool),
     tally: &mut Tally,
 ) -> Option<Violation> {
+    // What ran again after its proven end is on another bill.
+    if node.unsaid {
+        return None;
+    }
     let missed = micros.abs_diff(node.meter_micros);
     let rule = &world.plan.profile.capabilities.metering;
-    if world.plan.profile.capabilities.states_times && !lease.meter.estimated {
+    if world.plan.profile.capabilities.states_times && !flagged {
         tally.stated += 1;
         tally.misbilled_micros += missed;
         return (missed != 0).then(|| {
@@ -178,16 +207,52 @@ fn metered(
     };
     let most = between(node.created_at.min(lease.intended_at), lease.since);
     let reads = world.sky.log().reads.get(&node.node).copied().unwrap_or_default();
-    let least = match (lease.meter.started_at, reads.last_running) {
+    // A settled one has the bill's start in place of ours.
+    let started_at = match lease.meter.settled {
+        true => reads.first_running,
+        false => lease.meter.started_at,
+    };
+    let least = match (started_at, reads.last_running) {
         (Some(from), Some(to)) => between(from.max(node.created_at), to),
         (_, _) => 0,
     };
     // Something was seen to run: then something is charged, and it is said to be an estimate.
-    let flagged = lease.meter.estimated || micros == 0;
+    let flagged = flagged || micros == 0;
     (!flagged || micros > most || micros < least).then(|| {
         Invariant::Metered.broken(format_args!(
             "{}: {micros} us are charged as an estimate, not {least} to {most}",
             lease.id
+        ))
+    })
+}
+
+/// Where the cloud sends a bill nothing is left of an estimate: what stands in the ledger of a node
+/// is what the cloud's own meter says, to the microsecond, and none of it is an estimate.
+fn settled_bill(
+    world: &World,
+    lease: &Lease,
+    node: &TruthNode,
+    of_lease: &[&UsageSegment],
+    tally: &mut Tally,
+) -> Option<Violation> {
+    lease.settled_at?;
+    if node.unsaid || !world.plan.profile.capabilities.states_usage {
+        return None;
+    }
+    let of_node = of_lease.iter().filter(|one| one.node.as_ref() == Some(&node.node));
+    let micros: i64 = of_node.clone().map(|one| one.billed_micros()).sum();
+    let guessed: i64 =
+        of_node.clone().filter(|one| one.estimated).map(|one| one.billed_micros()).sum();
+    let missed = micros.abs_diff(i64::try_from(node.meter_micros).unwrap_or(i64::MAX));
+    tally.settled += 1;
+    tally.settled_micros += missed;
+    let amounts: Decimal = of_node.map(|one| one.amount.amount).sum();
+    let owed = cost_total(node.price, node.meter_micros).map(|money| money.amount);
+    (missed != 0 || guessed != 0 || owed != Ok(amounts)).then(|| {
+        Invariant::Metered.broken(format_args!(
+            "{} of {}: the bill says {} us ({owed:?}), the ledger {micros} us ({amounts}), {guessed} us \
+             of it estimated",
+            node.node, lease.id, node.meter_micros
         ))
     })
 }

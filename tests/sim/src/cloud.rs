@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -47,6 +48,8 @@ pub(crate) struct SkyLog {
     pub(crate) reads: BTreeMap<NodeId, Reads>,
     /// Leases that launched, and when.
     pub(crate) launches: BTreeMap<LeaseId, Timestamp>,
+    /// Nodes that launches were answered with, and when, as long as no row names them.
+    pub(crate) unnamed: BTreeMap<LeaseId, (NodeId, Timestamp)>,
     tokens: BTreeMap<LeaseId, String>,
     calls: BTreeMap<Verb, u64>,
 }
@@ -164,6 +167,20 @@ impl Sky {
         }
     }
 
+    /// What must hold of an end when it is asked for: the node is not one that its lease has and
+    /// wants, nor one that a launch under way has just made.
+    fn judge_terminate(&self, node: &NodeId) {
+        let Some(id) = self.lease_of(node) else { return };
+        let written = self.shelf.written();
+        let Some(lease) = written.leases.get(&id) else { return };
+        let own = lease.node.as_ref().is_none_or(|own| own == node);
+        let open = !lease.state.is_terminal() && lease.state != LeaseState::Releasing;
+        if own && open && !lease.release_wanted && lease.evidence.is_none() {
+            let broken = format_args!("{node} is ended while {id} is {}", lease.state.as_str());
+            self.log().wrong.push(Invariant::Owned.broken(broken));
+        }
+    }
+
     fn note<T: std::fmt::Debug>(&self, call: impl std::fmt::Display, answer: &Answer<T>) {
         match answer {
             Ok(good) => self.trace.line(format_args!("{call}: {good:?}")),
@@ -242,6 +259,10 @@ impl Provider for Window {
         let answer = sky.cloud.launch(request).await;
         sky.note(format_args!("launch {lease}"), &answer);
         effect.done().await;
+        if let Ok(launched) = &answer {
+            let named = (launched.node.clone(), sky.clock.now());
+            sky.log().unnamed.insert(lease.clone(), named);
+        }
         waiting.answered();
         answer
     }
@@ -262,6 +283,12 @@ impl Provider for Window {
 
     async fn nodes(&self) -> Answer<NodeList> {
         let effect = self.fuse.call().await;
+        let number = self.sky.log().calls.get(&Verb::Nodes).copied().unwrap_or(0);
+        if self.sky.faults.of_call((Verb::Nodes, number)).0 == Class::Slow {
+            // Slow on its way there too: what it shows is then newer than what was read before it.
+            self.sky.clock.sleep(Duration::from_secs(10 + number % 5 * 10)).await;
+            self.fuse.alive().await;
+        }
         self.sky.decide(Verb::Nodes);
         let answer = self.sky.cloud.nodes().await;
         self.sky.note("nodes", &answer);
@@ -286,6 +313,7 @@ impl Provider for Window {
     async fn terminate(&self, node: &NodeId) -> Answer<Terminated> {
         let effect = self.fuse.call().await;
         let sky = &self.sky;
+        sky.judge_terminate(node);
         let waiting = sky.begin(Verb::Terminate, sky.lease_of(node).as_ref());
         let answer = sky.cloud.terminate(node).await;
         if let Ok(Terminated::Gone { .. }) = &answer {
@@ -298,19 +326,21 @@ impl Provider for Window {
     }
 
     async fn usage(&self, period: &Period) -> Answer<UsageRecords> {
-        self.fuse.alive().await;
+        let effect = self.fuse.call().await;
+        self.sky.decide(Verb::Usage);
         let answer = self.sky.cloud.usage(period).await;
         self.sky.note("usage", &answer);
+        effect.done().await;
         answer
     }
 }
 
-/// Live nodes by lease.
+/// Live nodes by lease, but for those that nobody was told of.
 pub(crate) fn live_by_lease(
     truth: &runwhere_providers::testing::Truth,
 ) -> BTreeMap<&LeaseId, BTreeSet<&NodeId>> {
     let mut live: BTreeMap<&LeaseId, BTreeSet<&NodeId>> = BTreeMap::new();
-    for node in truth.live() {
+    for node in truth.live().filter(|node| !node.unsaid) {
         live.entry(&node.lease).or_default().insert(&node.node);
     }
     live

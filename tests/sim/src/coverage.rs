@@ -55,26 +55,37 @@ impl Coverage {
 
     /// Legal combinations that nobody visited.
     pub fn missing(&self) -> Vec<String> {
-        let mut missing = Vec::new();
+        self.below(1)
+    }
+
+    /// Legal combinations that were visited, but less often than so.
+    pub fn rare(&self, often: u64) -> Vec<String> {
+        let missing = self.missing();
+        let mut rare = self.below(often);
+        rare.retain(|one| !missing.contains(one));
+        rare
+    }
+
+    fn below(&self, often: u64) -> Vec<String> {
+        let mut found = Vec::new();
         for (place, state) in LeaseState::ALL.iter().enumerate() {
             for verb in [Verb::Launch, Verb::Find, Verb::Describe, Verb::Terminate] {
-                for class in Class::of(verb) {
-                    if legal(*state, verb, *class)
-                        && !self.calls.contains_key(&(place, verb, *class))
-                    {
-                        missing.push(format!("{} x {} {class}", state.as_str(), verb.as_str()));
+                for class in Class::of(verb).iter().filter(|class| legal(*state, verb, **class)) {
+                    let count = self.calls.get(&(place, verb, *class)).copied().unwrap_or(0);
+                    if count < often {
+                        found.push(format!("{} x {} {class}", state.as_str(), verb.as_str()));
                     }
                 }
             }
         }
         for (place, state) in TrialState::ALL.iter().enumerate() {
             for action in UserAction::ALL {
-                if !self.actions.contains_key(&(place, action)) {
-                    missing.push(format!("{} x {action:?}", state.as_str()));
+                if self.actions.get(&(place, action)).copied().unwrap_or(0) < often {
+                    found.push(format!("{} x {action:?}", state.as_str()));
                 }
             }
         }
-        missing
+        found
     }
 
     /// Visited combinations that the table says cannot be.
@@ -97,14 +108,16 @@ impl Coverage {
 /// A lease in `intended` has made no call. While `launching` it waits for its launch alone, and
 /// `unknown` asks `find` alone. With a node it is read or ended; the nodes beyond the one wanted
 /// are read, ended and looked for meanwhile, also while the wanted one boots or works. An ended
-/// lease makes no calls, and gave up those before it ended.
+/// lease makes no calls, and gave up those before it ended; but a node of it that comes up later is
+/// read and ended by the sweeper.
 fn legal(state: LeaseState, verb: Verb, _class: Class) -> bool {
     match (state, verb) {
         (LeaseState::Launching, Verb::Launch) | (LeaseState::Unknown, Verb::Find) => true,
         (
             LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing,
             Verb::Find | Verb::Describe | Verb::Terminate,
-        ) => true,
+        )
+        | (LeaseState::Released, Verb::Describe | Verb::Terminate) => true,
         (_, _) => false,
     }
 }

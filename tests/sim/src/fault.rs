@@ -27,7 +27,11 @@ pub(crate) enum Class {
     Late,
     CapacityLater,
     Surplus,
+    /// A launch makes nodes that nobody hears of for a while.
+    SurplusLater,
     AckButLives,
+    /// A node seems to end, and runs on.
+    Resurrects,
     Incomplete,
     /// A launch makes nothing, and its answer cannot be understood.
     NoneMade,
@@ -54,6 +58,7 @@ impl Class {
                 C::Late,
                 C::CapacityLater,
                 C::Surplus,
+                C::SurplusLater,
                 C::NoneMade,
             ],
             Verb::Terminate => &[
@@ -68,6 +73,7 @@ impl Class {
                 C::Slow,
                 C::Late,
                 C::AckButLives,
+                C::Resurrects,
             ],
             Verb::Find | Verb::Nodes => &[
                 C::Ok,
@@ -119,7 +125,12 @@ impl Class {
             Self::Late => Outcome::Delay(after(120) + Duration::from_secs(110), then()),
             Self::CapacityLater => Outcome::CapacityLater,
             Self::Surplus => Outcome::Surplus(1 + u32::from(rng.percent(50))),
+            Self::SurplusLater => {
+                let unseen = after(180) + Duration::from_secs(20);
+                Outcome::SurplusLater(1 + u32::from(rng.percent(20)), unseen)
+            }
             Self::AckButLives => Outcome::AckButLives,
+            Self::Resurrects => Outcome::Resurrects(after(120)),
             Self::Incomplete => Outcome::Incomplete,
             Self::NoneMade => Outcome::NoneMade,
             Self::Duplicates => Outcome::Duplicates,
@@ -165,6 +176,24 @@ impl Faults {
         Self { seed: rng.next(), percent, horizon, only, favourites, ..Self::default() }
     }
 
+    /// From now on also: the first launch makes nodes that nobody hears of before their time, and
+    /// what becomes of ends is mostly this.
+    pub(crate) fn surplus_later(&mut self, of_ends: Class) {
+        self.named.insert((Verb::Launch, 0), Class::SurplusLater);
+        self.favourites.insert(Verb::Terminate, of_ends);
+        self.favourites.remove(&Verb::Launch);
+        self.horizon = self.horizon.max(40);
+    }
+
+    /// From now on also: the first launch is not answered, and what becomes of looks for its nodes
+    /// is mostly this.
+    pub(crate) fn launch_unanswered(&mut self, of_looks: Class) {
+        self.named.insert((Verb::Launch, 0), Class::DoneReplyLost);
+        self.favourites.insert(Verb::Find, of_looks);
+        self.favourites.remove(&Verb::Launch);
+        self.horizon = self.horizon.max(40);
+    }
+
     /// These calls and no others.
     pub(crate) fn named(calls: &[(Verb, u64, Class)]) -> Self {
         let named = calls.iter().map(|(verb, number, class)| ((*verb, *number), *class));
@@ -174,7 +203,9 @@ impl Faults {
     /// What becomes of a call.
     pub(crate) fn of_call(&self, (verb, number): CallNumber) -> (Class, Outcome) {
         let rng = Rng::new(self.seed, number * 16 + verb as u64 + 1);
-        let wrong = number < self.horizon
+        // A bill is asked for ever more rarely: it must come before patience ends.
+        let horizon = if verb == Verb::Usage { self.horizon.min(4) } else { self.horizon };
+        let wrong = number < horizon
             && self.only.is_none_or(|only| only == verb)
             && rng.percent(self.percent)
             && !self.spared.contains(&(verb, number));

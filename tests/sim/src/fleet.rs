@@ -1,5 +1,7 @@
 //! Many runs on all cores; each run has a thread for itself from its beginning to its end.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -26,11 +28,47 @@ pub struct Summary {
     pub coverage: Coverage,
     /// Numbers.
     pub tally: Tally,
+    /// The same by kind of cloud, with how many runs each had.
+    pub clouds: BTreeMap<&'static str, (u64, Tally)>,
     /// Plans that failed, and how.
     pub(crate) failed: Vec<(Plan, Vec<Violation>)>,
 }
 
 impl Summary {
+    /// The money, kind of cloud by kind of cloud.
+    pub fn bills(&self) -> String {
+        let mut text = format!(
+            "{:<20}{:>7}{:>8}{:>8}{:>7}{:>9}{:>8}{:>9}{:>8}{:>11}{:>9}\n",
+            "cloud",
+            "runs",
+            "nodes",
+            "leaked",
+            "twice",
+            "stated",
+            "us off",
+            "settled",
+            "us off",
+            "estimated",
+            "s off"
+        );
+        for (name, (runs, tally)) in &self.clouds {
+            let _ = writeln!(
+                text,
+                "{name:<20}{runs:>7}{:>8}{:>8}{:>7}{:>9}{:>8}{:>9}{:>8}{:>11}{:>9}",
+                tally.nodes,
+                tally.leaked,
+                tally.twice,
+                tally.stated,
+                tally.misbilled_micros,
+                tally.settled,
+                tally.settled_micros,
+                tally.estimated,
+                tally.estimate_micros / 1_000_000,
+            );
+        }
+        text
+    }
+
     /// How many runs failed.
     pub fn failures(&self) -> usize {
         self.failed.len()
@@ -64,6 +102,9 @@ pub(crate) fn run_all(
                     summary.runs += 1;
                     summary.coverage.add(&report.coverage);
                     summary.tally.add(&report.tally);
+                    let cloud = summary.clouds.entry(plan.profile.name).or_default();
+                    cloud.0 += 1;
+                    cloud.1.add(&report.tally);
                     if !report.wrong.is_empty() {
                         summary.failed.push((plan, report.wrong));
                     }

@@ -11,6 +11,9 @@ use runwhere_sim::Summary;
 /// From so many seeds on every legal combination must have been visited.
 const ALL_VISITED_FROM: u64 = 10_000;
 
+/// What so many seeds visit less often is named: a small change could leave it out.
+const RARE: u64 = 5;
+
 /// Simulates the whole broker, seed by seed.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -90,6 +93,10 @@ fn many(arguments: &Arguments, seeds: u64) -> bool {
     if all && !missing.is_empty() {
         println!("legal, and visited by no seed: {}", missing.join(", "));
     }
+    let rare = summary.coverage.rare(RARE);
+    if all && !rare.is_empty() {
+        println!("visited less than {RARE} times: {}", rare.join(", "));
+    }
     for unexpected in summary.coverage.unexpected() {
         println!("visited, and not legal: {unexpected}");
     }
@@ -108,7 +115,7 @@ fn sweep(arguments: &Arguments) -> bool {
 
 fn judge(what: &str, summary: &Summary, begun: Instant) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
-    print!("{}", summary.tally);
+    print!("{}{}", summary.tally, summary.bills());
     println!(
         "{} {what} in {seconds:.1} s, {:.0} a second, {} failed\n",
         summary.runs,

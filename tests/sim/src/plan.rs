@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runwhere_providers::testing::SimProfile;
+use runwhere_engine::TrialState;
+use runwhere_providers::testing::{SimProfile, Verb};
 use rust_decimal::Decimal;
 
-use crate::fault::Faults;
+use crate::coverage::UserAction;
+use crate::fault::{Class, Faults};
 use crate::fuse::{CrashPoint, Moment};
 use crate::rng::Rng;
 
@@ -34,6 +36,8 @@ pub(crate) enum What {
     NodeFails,
     NodeReclaimed,
     NodeHalts,
+    /// A node that had ended runs again, by the cloud's doing.
+    NodeReturns,
     /// An agent is killed and starts again.
     AgentFails,
     /// A second agent with the token of a live node, as on a copied disk.
@@ -58,6 +62,8 @@ pub(crate) struct PlannedJob {
     /// How long the program runs, and how it ends.
     pub(crate) runs: Duration,
     pub(crate) exit_code: i32,
+    /// Every so many trials one fails, whatever the others do; 0 = none.
+    pub(crate) fails_every: u32,
     pub(crate) limit_seconds: Option<u64>,
     /// Seconds between two lines of its log.
     pub(crate) log_every: u64,
@@ -75,11 +81,25 @@ pub(crate) struct Plan {
     /// Store calls take time, so that others come between.
     pub(crate) slow_store: bool,
     pub(crate) budget: Option<Decimal>,
+    /// How many nodes of an offer there are, where it is not the usual number: trials share them.
+    pub(crate) stock: Option<u32>,
     pub(crate) jobs: Vec<PlannedJob>,
     /// In the order of their times.
     pub(crate) acts: Vec<Act>,
     pub(crate) faults: Faults,
     pub(crate) crashes: Vec<CrashPoint>,
+    /// The first job is stopped at this effect.
+    pub(crate) stop_at: Option<u64>,
+    /// What a user does to the first job at the instant at which its first trial is so.
+    pub(crate) upon: Option<(TrialState, UserAction)>,
+}
+
+impl PlannedJob {
+    /// How the program of one trial ends.
+    pub(crate) fn exit_code_of(&self, index: u32) -> i32 {
+        let fails = self.fails_every > 0 && (index + 1).is_multiple_of(self.fails_every);
+        if fails { 1 } else { self.exit_code }
+    }
 }
 
 impl Plan {
@@ -108,7 +128,7 @@ impl Plan {
             .collect();
         // Somewhere in an hour, so that short runs pass into the next one too.
         let start = 1_767_225_600 + i64::try_from(rng.below(3600)).unwrap_or(0);
-        Self {
+        let plan = Self {
             seed,
             profile,
             start: Timestamp::from_second(start).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -116,11 +136,82 @@ impl Plan {
             on_disk,
             slow_store: rng.percent(if replicas > 1 { 70 } else { 15 }),
             budget: rng.percent(20).then(|| Decimal::from(rng.below(30))),
+            stock: rng.percent(15).then(|| u32::try_from(1 + rng.below(4)).unwrap_or(1)),
             jobs,
             acts,
             faults: Faults::of(rng),
             crashes,
+            stop_at: None,
+            upon: None,
+        };
+        // What chance alone brings about too rarely.
+        let rng = &Rng::new(seed, 8);
+        match Rng::new(seed, 7).below(100) {
+            0..6 => plan.with_late_surplus(rng),
+            6..10 => plan.with_unheard_agent(rng),
+            10..35 => plan.with_user_upon(rng),
+            _ => plan,
         }
+    }
+
+    /// The same, but nobody hears the agent of its first job while its nodes are looked for.
+    fn with_unheard_agent(mut self, rng: &Rng) -> Self {
+        let looks = Class::of(Verb::Find);
+        self.faults.launch_unanswered(looks[rng.index(looks.len())]);
+        self.jobs.truncate(1);
+        self.jobs[0].trials = 1;
+        self.acts = vec![
+            Act { at: Duration::ZERO, what: What::Partition(true) },
+            Act { at: Duration::from_secs(1), what: What::Submit(0) },
+            Act { at: Duration::from_secs(550), what: What::Partition(false) },
+        ];
+        self
+    }
+
+    /// The same, but a user does something to the first job as soon as it is in some state.
+    fn with_user_upon(mut self, rng: &Rng) -> Self {
+        let state = *rng.one_of(&TrialState::ALL);
+        self.upon = Some((state, *rng.one_of(&UserAction::ALL)));
+        self.jobs[0].trials = 1;
+        match state {
+            TrialState::Lost => {
+                self.jobs[0].runs = Duration::from_secs(900);
+                let at = Duration::from_secs(240) + rng.seconds(200);
+                self.acts.push(Act { at, what: What::NodeFails });
+            }
+            TrialState::TimedOut => {
+                self.jobs[0].runs = Duration::from_secs(900);
+                self.jobs[0].limit_seconds = Some(20 + rng.below(60));
+            }
+            _ => {}
+        }
+        // Nobody comes first.
+        self.acts.retain(|act| {
+            !matches!(act.what, What::Stop(0) | What::Delete(0, _) | What::Resume(0))
+        });
+        self.acts.sort_by_key(|act| act.at);
+        self
+    }
+
+    /// The same, but its first job works for long while nodes come up that nobody asked for: what
+    /// becomes of calls for them matters most at work.
+    fn with_late_surplus(mut self, rng: &Rng) -> Self {
+        let ends = Class::of(Verb::Terminate);
+        self.faults.surplus_later(ends[rng.index(ends.len())]);
+        self.jobs.truncate(1);
+        self.jobs[0].trials = 1;
+        self.jobs[0].runs = Duration::from_secs(1200) + rng.seconds(600);
+        self.jobs[0].limit_seconds = None;
+        self.budget = None;
+        let early = |act: &Act| act.at < Duration::from_secs(1000);
+        self.acts.retain(|act| match act.what {
+            What::Submit(number) => number == 0,
+            What::Stop(number) | What::Resume(number) => number == 0 && !early(act),
+            What::Delete(number, _) => number == 0 && !early(act),
+            What::Revoked(_) | What::Price { .. } => false,
+            _ => true,
+        });
+        self
     }
 }
 
@@ -137,6 +228,11 @@ fn job(rng: &Rng) -> PlannedJob {
         offer: if trials == 1 && rng.percent(10) { 0 } else { 1 + rng.index(2) },
         runs: rng.seconds(long),
         exit_code: i32::from(rng.percent(30)),
+        fails_every: if trials > 1 && rng.percent(40) {
+            2 + u32::try_from(rng.below(3)).unwrap_or(0)
+        } else {
+            0
+        },
         limit_seconds: rng.percent(30).then(|| 1 + rng.below(900)),
         log_every: 1 + rng.below(200),
     }
@@ -171,7 +267,7 @@ fn users(rng: &Rng, number: usize, acts: &mut Vec<Act>) {
 fn trouble(rng: &Rng, acts: &mut Vec<Act>) {
     let at = rng.seconds(*rng.one_of(&[60, 300, 1200]));
     let mut add = |at, what| acts.push(Act { at, what });
-    match rng.below(14) {
+    match rng.below(15) {
         0..3 => add(at, What::Crash(rng.seconds(*rng.one_of(&[1, 30, 1200])))),
         3 => {
             add(at, What::StoreFails(20 + rng.below(80)));
@@ -180,6 +276,7 @@ fn trouble(rng: &Rng, acts: &mut Vec<Act>) {
         4 => add(at, What::NodeFails),
         5 => add(at, What::NodeReclaimed),
         6 => add(at, What::NodeHalts),
+        14 => add(at + rng.seconds(600), What::NodeReturns),
         7 => add(at, What::AgentFails),
         12 | 13 => add(at, What::Twin),
         8 | 9 => {
@@ -206,11 +303,12 @@ impl fmt::Display for Plan {
         let store = if self.on_disk { "disk" } else { "memory" };
         writeln!(
             f,
-            "cloud {}, {} broker(s), {store}{}, budget {:?}, from {}",
+            "cloud {}, {} broker(s), {store}{}, budget {:?}, stock {:?}, from {}",
             self.profile.name,
             self.replicas,
             if self.slow_store { ", slow store" } else { "" },
             self.budget,
+            self.stock,
             self.start
         )?;
         for (number, job) in self.jobs.iter().enumerate() {
@@ -221,6 +319,12 @@ impl fmt::Display for Plan {
         }
         for point in &self.crashes {
             writeln!(f, "crash: {point:?}")?;
+        }
+        if let Some((state, action)) = self.upon {
+            writeln!(f, "as soon as it is {}: {action:?}", state.as_str())?;
+        }
+        if let Some(effect) = self.stop_at {
+            writeln!(f, "stop at effect {effect}")?;
         }
         Ok(())
     }

@@ -73,7 +73,8 @@ impl Replica {
             clock: world.clock.clone(),
             ids: world.ids.clone(),
             log,
-            policy: Policy::default(),
+            // A day is long where every half a minute is looked at.
+            policy: Policy { usage_absent: Duration::from_secs(900), ..Policy::default() },
             deployment: deployment(),
             broker_url: "https://broker.invalid".into(),
             ca_pem: None,

@@ -13,6 +13,7 @@ use crate::fault::{CallNumber, Class};
 use crate::invariant::{Invariant, Violation};
 use crate::plan::{Plan, What};
 use crate::replica::{Replica, Slot};
+use crate::user::newest_state;
 use crate::world::World;
 
 /// Everything must have settled so long after the last thing from outside.
@@ -65,6 +66,10 @@ pub struct Tally {
     pub misbilled_micros: u64,
     /// The same over all leases of clouds that do not.
     pub estimate_micros: u64,
+    /// Nodes whose estimate the cloud's bill has settled.
+    pub settled: u64,
+    /// Microseconds by which what stands in the ledger then misses the cloud's own meter.
+    pub settled_micros: u64,
     /// Instants at which the invariants were checked.
     pub steps: u64,
 }
@@ -86,7 +91,12 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "estimates miss by   {} s in all, of {} leases",
+            "mis-billed          {} us of {} nodes that the cloud's bill has settled",
+            self.settled_micros, self.settled
+        )?;
+        writeln!(
+            f,
+            "estimates miss by   {} s in all, of {} leases, before that",
             self.estimate_micros / 1_000_000,
             self.estimated
         )
@@ -107,6 +117,8 @@ impl Tally {
         self.estimated += other.estimated;
         self.misbilled_micros += other.misbilled_micros;
         self.estimate_micros += other.estimate_micros;
+        self.settled += other.settled;
+        self.settled_micros += other.settled_micros;
         self.steps += other.steps;
     }
 }
@@ -146,6 +158,7 @@ impl Run {
             self.tally.steps += 1;
             self.start_processes();
             self.work();
+            self.act_when_reached();
             let mut truth = self.world.truth();
             let sent = self.world.send_users(&self.slots);
             if self.world.meet_agents(&truth, &mut self.slots) || sent {
@@ -162,7 +175,9 @@ impl Run {
             if acting {
                 continue;
             }
-            let rest = self.next_act == self.world.plan.acts.len() && check::settled(&self.world);
+            let rest = self.next_act == self.world.plan.acts.len()
+                && truth.live().next().is_none()
+                && check::settled(&self.world);
             match (rest, settled_at) {
                 (true, None) => settled_at = Some(now),
                 // A little longer: nothing may come to life again.
@@ -176,6 +191,24 @@ impl Run {
                 return vec![self.unsettled(&truth)];
             }
             self.world.clock.go_to(self.next_instant(now, &truth, settled_at));
+        }
+    }
+
+    /// What a user does at the effect, or the state, of the plan.
+    fn act_when_reached(&mut self) {
+        let reached = |effect: &u64| *effect <= self.world.effects.number();
+        if self.world.plan.stop_at.as_ref().is_some_and(reached) {
+            self.world.plan.stop_at = None;
+            self.world.trace.line("stop");
+            self.world.act(&What::Stop(0), &mut self.slots);
+        }
+        if let Some((state, action)) = self.world.plan.upon
+            && newest_state(&self.world.shelf, 0) == Some(state)
+        {
+            self.world.plan.upon = None;
+            let what = action.on(0);
+            self.world.trace.line(format_args!("{what:?}"));
+            self.world.act(&what, &mut self.slots);
         }
     }
 
@@ -235,6 +268,8 @@ impl Run {
         }
         self.world.trace.line(format_args!("process {place} is killed"));
         self.tally.crashes += 1;
+        // What it was told and had not written is gone with it.
+        self.world.sky.log().unnamed.clear();
         // With its runtime goes everything that was under way.
         self.slots[place] = Slot::Down(later(self.world.now(), down));
         self.world.shelf.reopen();

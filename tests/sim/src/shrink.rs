@@ -33,6 +33,8 @@ impl Search {
             |plan: &mut Plan| plan.on_disk = false,
             |plan: &mut Plan| plan.budget = None,
             |plan: &mut Plan| plan.crashes.clear(),
+            |plan: &mut Plan| plan.stock = None,
+            |plan: &mut Plan| plan.upon = None,
         ] {
             helped |= self.take(change);
         }
@@ -86,6 +88,8 @@ impl Plan {
             + i64::from(self.slow_store)
             + i64::from(self.on_disk)
             + i64::from(self.budget.is_some())
+            + i64::from(self.stock.is_some())
+            + i64::from(self.upon.is_some())
             - count(self.faults.spared.len())
     }
 }

@@ -142,7 +142,11 @@ impl Shelf {
                     }
                     let (id, state) = (lease.id.clone(), lease.state);
                     let old = written.leases.insert(lease.id.clone(), lease);
-                    if let Some(old) = old.filter(|old| old.state.is_terminal()) {
+                    // The provider's bill may settle one that has ended, once.
+                    let over = |old: &Lease| old.state.is_terminal() && old.usage_due().is_none();
+                    if let Some(old) = old
+                        .filter(|old| over(old) || (old.state.is_terminal() && old.state != state))
+                    {
                         let broken = format_args!("{id} was {:?} and is {state:?}", old.state);
                         written.wrong.push(Invariant::Final.broken(broken));
                     }

@@ -30,28 +30,55 @@ pub struct Sweep {
 pub fn sweep(threads: Option<usize>) -> Sweep {
     let mut plans = Vec::new();
     let mut counts = Vec::new();
+    let point = |effect, moment| CrashPoint { effect, moment };
     for (name, plan) in scenarios() {
         let whole = run_safely(&plan);
         let effects = whole.tally.effects;
         counts.push((name, effects));
         plans.push(plan.clone());
-        let point = |effect, moment| CrashPoint { effect, moment };
         for effect in 0..effects {
             for moment in Moment::ALL {
                 plans.push(Plan { crashes: vec![point(effect, moment)], ..plan.clone() });
             }
         }
-        let rng = Rng::new(effects, 6);
-        for _ in 0..PAIRS {
-            // The second one counts on from the first: it can meet the recovery.
-            let first = rng.below(effects);
-            let second = first + 1 + rng.below(effects);
-            let points = [first, second].map(|effect| point(effect, *rng.one_of(&Moment::ALL)));
-            plans.push(Plan { crashes: points.to_vec(), ..plan.clone() });
-        }
+        plans.extend(pairs(&plan, effects));
     }
+    // The last one is large: a moment of each effect, and a user's stop at each.
+    let (name, plan) = many_trials();
+    let effects = run_safely(&plan).tally.effects;
+    counts.push((name, effects));
+    for (effect, moment) in (0..effects).zip(Moment::ALL.into_iter().cycle()) {
+        plans.push(Plan { crashes: vec![point(effect, moment)], ..plan.clone() });
+        plans.push(Plan { stop_at: Some(effect), ..plan.clone() });
+    }
+    plans.extend(pairs(&plan, effects));
     let summary = run_all(plans.len(), |place| plans[place].clone(), threads);
     Sweep { scenarios: counts, summary }
+}
+
+/// The same plan with two ends of a process. The second one counts on from the first: it can meet
+/// the recovery.
+fn pairs(plan: &Plan, effects: u64) -> Vec<Plan> {
+    let rng = Rng::new(effects, 6);
+    let pair = |_| {
+        let first = rng.below(effects);
+        let second = first + 1 + rng.below(effects);
+        let crashes = [first, second]
+            .map(|effect| CrashPoint { effect, moment: *rng.one_of(&Moment::ALL) })
+            .to_vec();
+        Plan { crashes, ..plan.clone() }
+    };
+    (0..PAIRS).map(pair).collect()
+}
+
+/// Sixteen trials on six machines, some of which fail.
+fn many_trials() -> (&'static str, Plan) {
+    let submit = Act { at: Duration::from_secs(1), what: What::Submit(0) };
+    let mut plan = plan(SimProfile::token(), vec![submit], Faults::default());
+    plan.jobs[0].trials = 16;
+    plan.jobs[0].fails_every = 5;
+    plan.stock = Some(6);
+    ("sixteen trials on six machines, some fail; crashes and stops", plan)
 }
 
 fn scenarios() -> Vec<(&'static str, Plan)> {
@@ -154,6 +181,7 @@ fn plan(profile: SimProfile, acts: Vec<Act>, faults: Faults) -> Plan {
         offer: 1,
         runs: Duration::from_secs(90),
         exit_code: 0,
+        fails_every: 0,
         limit_seconds: None,
         log_every: 30,
     };
@@ -165,9 +193,12 @@ fn plan(profile: SimProfile, acts: Vec<Act>, faults: Faults) -> Plan {
         on_disk: false,
         slow_store: false,
         budget: None,
+        stock: None,
         jobs: vec![job],
         acts,
         faults,
         crashes: Vec::new(),
+        stop_at: None,
+        upon: None,
     }
 }

@@ -116,6 +116,19 @@ impl Errand {
     }
 }
 
+impl UserAction {
+    /// The act of doing it to a job.
+    pub(crate) fn on(self, job: usize) -> What {
+        match self {
+            Self::SubmitAgain => What::Submit(job),
+            Self::Stop => What::Stop(job),
+            Self::Delete => What::Delete(job, false),
+            Self::DeleteByForce => What::Delete(job, true),
+            Self::Resume => What::Resume(job),
+        }
+    }
+}
+
 impl Wish {
     fn number(&self) -> usize {
         match self {
@@ -258,7 +271,7 @@ fn is_final<T>(answer: Result<T, Refusal>) -> bool {
     )
 }
 
-fn newest_state(shelf: &Shelf, number: usize) -> Option<TrialState> {
+pub(crate) fn newest_state(shelf: &Shelf, number: usize) -> Option<TrialState> {
     let (written, name) = (shelf.written(), name(number));
     let named = written.jobs.values().filter(|job| job.name == name && job.deleted_at.is_none());
     let newest = named.max_by_key(|job| job.created_at)?;

@@ -18,7 +18,7 @@ use crate::agent::Agent;
 use crate::catalogue::Catalogue;
 use crate::cloud::{Sky, Window};
 use crate::fuse::{Effects, Fuse};
-use crate::invariant::Invariant;
+use crate::invariant::{Invariant, Violation};
 use crate::plan::{Plan, What};
 use crate::replica::{Replica, Slot, deployment, runtime};
 use crate::rng::Rng;
@@ -45,7 +45,12 @@ pub(crate) struct World {
     pub(crate) harmed: BTreeSet<LeaseId>,
     errands: Vec<(Errand, Option<JoinHandle<()>>)>,
     partitioned: Option<Timestamp>,
+    /// Since when commits do not fail; `None` = they do now.
+    store_works_since: Option<Timestamp>,
 }
+
+/// By then a row names the node that a launch was answered with, where nothing is in the way.
+const NAMED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 impl World {
     pub(crate) fn new(plan: Plan, keep_trace: bool) -> Self {
@@ -60,6 +65,10 @@ impl World {
             .expect("nothing is scripted yet")
             .offers;
         settle_neighbour(&cloud, &offers[1]);
+        if let Some(stock) = plan.stock {
+            // Somebody else has one of the first kind already.
+            offers[1..3].iter().for_each(|offer| cloud.set_stock(&offer.key, stock + 1));
+        }
         let catalogue = Arc::new(Catalogue::new(offers.iter().cloned()));
         let shelf = Shelf::new(
             folder.as_ref().map(tempfile::TempDir::path),
@@ -81,6 +90,7 @@ impl World {
             errands: Vec::new(),
             harmed: BTreeSet::new(),
             partitioned: None,
+            store_works_since: Some(plan.start),
             plan,
             clock,
             shelf,
@@ -131,7 +141,10 @@ impl World {
             return;
         }
         match what {
-            What::StoreFails(percent) => self.shelf.fail(*percent),
+            What::StoreFails(percent) => {
+                self.shelf.fail(*percent);
+                self.store_works_since = (*percent == 0).then(|| self.now());
+            }
             What::Partition(cut) => self.partition(*cut),
             What::Revoked(revoked) => self.sky.log().revoked = *revoked,
             What::Price { offer, percent, heard } => self.reprice(*offer, *percent, *heard),
@@ -143,6 +156,16 @@ impl World {
                     What::NodeReclaimed => self.sky.cloud.reclaim(&node),
                     _ => self.sky.cloud.halt(&node),
                 }
+            }
+            What::NodeReturns => {
+                let truth = self.truth();
+                let gone: Vec<_> = truth.nodes.iter().filter(|n| !n.live && n.served).collect();
+                if gone.is_empty() {
+                    return;
+                }
+                let node = self.rng.one_of(&gone);
+                self.harmed.insert(node.lease.clone());
+                self.sky.cloud.resume(&node.node);
             }
             What::AgentFails => {
                 let Some(node) = self.some_node() else { return };
@@ -164,8 +187,14 @@ impl World {
                 let (agent, door) = (agent.clone(), replica.door.clone());
                 let told = Arc::clone(&self.told);
                 replica.spawn(async move {
-                    if agent.twin_joins(&door).await.is_ok() {
-                        let broken = Invariant::Fenced.broken("a second agent has the session");
+                    let broken = match agent.twin_joins(&door).await {
+                        Ok(()) => Some("a second agent has the session"),
+                        Err(_) => {
+                            agent.stale_goes_on(&door).await.ok().map(|()| "a stale epoch is heard")
+                        }
+                    };
+                    if let Some(broken) = broken {
+                        let broken = Invariant::Fenced.broken(broken);
                         told.lock().unwrap_or_else(PoisonError::into_inner).wrong.push(broken);
                     }
                 });
@@ -176,6 +205,24 @@ impl World {
             | What::Delete(..)
             | What::Resume(_) => {}
         }
+    }
+
+    /// Launches whose answer is in no row for long.
+    pub(crate) fn unnamed(&self) -> Option<Violation> {
+        let works_since = self.store_works_since?;
+        let now = self.now();
+        let written = self.shelf.written();
+        let mut log = self.sky.log();
+        log.unnamed.retain(|id, (node, _)| {
+            written.leases.get(id).is_none_or(|lease| {
+                let surplus = lease.surplus.iter().any(|one| one.node == *node);
+                lease.node.as_ref() != Some(node) && !surplus && !lease.state.is_terminal()
+            })
+        });
+        let late = |at: &Timestamp| now.duration_since((*at).max(works_since)) > NAMED_WITHIN;
+        let (id, (node, at)) = log.unnamed.iter().find(|(_, (_, at))| late(at))?;
+        let broken = format_args!("{id} was answered with {node} at {at}, and no row names it");
+        Some(Invariant::Owned.broken(broken))
     }
 
     fn harm(&mut self, node: &NodeId) {

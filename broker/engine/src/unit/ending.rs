@@ -107,6 +107,10 @@ impl Work<'_> {
             return self.release();
         }
         self.enter_lease(state, json!({ "evidence": evidence }));
+        let asked_at = self.after(self.context.policy.usage_after);
+        if let Some(lease) = &mut self.lease {
+            lease.next_at = lease.awaits_usage().then_some(asked_at);
+        }
         let settled = self.with_budget(cost.currency, |budget, rate| {
             budget.settle(&id, cost.amount.saturating_mul(rate));
         });

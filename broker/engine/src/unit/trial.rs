@@ -111,6 +111,8 @@ impl Work<'_> {
             },
             meter: Meter::default(),
             evidence: None,
+            settled_at: None,
+            settle_tries: 0,
             next_at: Some(now),
         };
         let offer = lease.offer.clone();
@@ -340,7 +342,8 @@ impl Work<'_> {
         };
         let others = surplus.into_iter().chain(lease.recheck_at);
         lease.next_at = match (&lease.in_flight, lease.state.is_terminal()) {
-            (_, true) => None,
+            // Only its provider's bill is waited for.
+            (_, true) => lease.usage_due(),
             (Some(call), false) => Some(call.until),
             (None, false) => Some(own.into_iter().chain(others).min().unwrap_or(now)),
         };

@@ -349,8 +349,8 @@ impl World {
         Some(NodeState {
             node: node.id.clone(),
             phase: if gone.is_some() { NodePhase::Gone } else { NodePhase::Running },
-            started_at: Some(node.created),
-            stopped_at: gone,
+            started_at: Some(node.created).filter(|_| self.capabilities.states_times),
+            stopped_at: gone.filter(|_| self.capabilities.states_times),
             reason: None,
             cause: None,
             billed_price: None,

@@ -4,9 +4,13 @@ use std::fmt;
 
 use async_trait::async_trait;
 use runwhere_agent::protocol::{
-    Assignment, EventsReply, EventsRequest, PollReply, PollRequest, RedeemReply, RedeemRequest,
+    Assignment, Digest, EventsReply, EventsRequest, PollReply, PollRequest, RedeemReply,
+    RedeemRequest,
 };
+use runwhere_engine::sabotage;
 use runwhere_model::{JobId, LeaseId, ProjectId, TrialId, WorkspaceId};
+
+use crate::store::Store;
 
 /// An agent whose session key and epoch were checked against its lease.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,6 +27,35 @@ pub struct AgentCaller {
     pub job: JobId,
     /// The trial.
     pub trial: TrialId,
+}
+
+impl AgentCaller {
+    /// The agent that shows a session key of a lease and the epoch of its session.
+    pub async fn authenticate(
+        store: &dyn Store,
+        lease: &LeaseId,
+        session_key: &[u8],
+        epoch: Option<u64>,
+    ) -> Result<Self, AgentRefusal> {
+        let lease = store.lease(lease).await?.ok_or(AgentRefusal::Unauthorized)?;
+        // Compared as hashes: how long that takes tells nothing about the key.
+        let shown = Digest::of(session_key).to_string();
+        if lease.agent.session_key_sha256.as_deref() != Some(&*shown) {
+            return Err(AgentRefusal::Unauthorized);
+        }
+        let same = epoch == Some(u64::from(lease.epoch)) || sabotage!(EpochNotChecked);
+        if !same || lease.state.is_terminal() {
+            return Err(AgentRefusal::Gone);
+        }
+        Ok(Self {
+            lease: lease.id,
+            epoch: lease.epoch,
+            workspace: lease.workspace,
+            project: lease.project,
+            job: lease.job,
+            trial: lease.trial,
+        })
+    }
 }
 
 /// The broker's side of a node's session. Authentication of everything but `redeem` is done by the

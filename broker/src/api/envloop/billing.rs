@@ -91,12 +91,12 @@ async fn segments(
     }
 }
 
-fn micros(segment: &UsageSegment) -> u64 {
-    segment.billed_to_micros.saturating_sub(segment.billed_from_micros)
+fn micros(segment: &UsageSegment) -> i64 {
+    segment.billed_micros()
 }
 
 /// GPUs in an offer of ours; the key's last part ends with their number.
-fn gpus(segment: &UsageSegment) -> u64 {
+fn gpus(segment: &UsageSegment) -> i64 {
     let kind = segment.offer.to_string();
     let count = kind.rsplit_once(".x").and_then(|(_, count)| count.parse().ok());
     count.unwrap_or(1)
@@ -105,7 +105,7 @@ fn gpus(segment: &UsageSegment) -> u64 {
 #[derive(Default)]
 struct Sum {
     amounts: BTreeMap<String, Money>,
-    gpu_micros: u64,
+    gpu_micros: i64,
 }
 
 pub(super) async fn usage(

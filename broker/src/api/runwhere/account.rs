@@ -206,8 +206,8 @@ async fn gpus(api: &Api, segment: &UsageSegment) -> Result<Gpus, Problem> {
 
 /// Billed microseconds of a segment, taken for those of its first instant: segments do not cross an
 /// hour, so only rounding up to the provider's granularity can pass the end of a day.
-fn billed(segment: &UsageSegment) -> u64 {
-    segment.billed_to_micros.saturating_sub(segment.billed_from_micros)
+fn billed(segment: &UsageSegment) -> i64 {
+    segment.billed_micros()
 }
 
 fn places(hours: Decimal) -> String {

@@ -5,5 +5,6 @@ mod heard;
 mod lines;
 mod promises;
 mod recovery;
+mod settling;
 mod site;
 mod sweeping;
