@@ -138,12 +138,15 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
         let mut sum = Money::zero(lease.price.price.currency);
         let mut micros = 0;
         let mut estimated = lease.meter.estimated;
+        let mut begun = lease.meter.started_at.filter(|_| !lease.meter.settled);
         for segment in own {
             if segment.billed_from_micros != micros {
                 let broken = format_args!("{} has a gap before it", segment.id);
                 wrong.push(Invariant::Books.broken(broken));
             }
             micros = segment.billed_to_micros;
+            // A settled meter has the bill's start in place of ours.
+            begun.get_or_insert(segment.start);
             estimated |= segment.estimated;
             sum = sum.checked_add(segment.amount).unwrap_or(sum);
         }
@@ -153,7 +156,7 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
         }
         if let Some(node) = lease.node.as_ref().and_then(|node| truth.node(node)) {
             let flagged = estimated || lease.meter.settled;
-            wrong.extend(metered(world, lease, node, (micros, flagged), tally));
+            wrong.extend(metered(world, lease, node, (micros, begun, flagged), tally));
         }
         let nodes = lease.node.iter().chain(lease.surplus_ended.keys());
         let nodes = nodes.filter_map(|node| truth.node(node));
@@ -180,7 +183,7 @@ fn metered(
     world: &World,
     lease: &Lease,
     node: &TruthNode,
-    (micros, flagged): (u64, bool),
+    (micros, begun, flagged): (u64, Option<Timestamp>, bool),
     tally: &mut Tally,
 ) -> Option<Violation> {
     // What ran again after its proven end is on another bill.
@@ -207,12 +210,7 @@ fn metered(
     };
     let most = between(node.created_at.min(lease.intended_at), lease.since);
     let reads = world.sky.log().reads.get(&node.node).copied().unwrap_or_default();
-    // A settled one has the bill's start in place of ours.
-    let started_at = match lease.meter.settled {
-        true => reads.first_running,
-        false => lease.meter.started_at,
-    };
-    let least = match (started_at, reads.last_running) {
+    let least = match (begun, reads.last_running) {
         (Some(from), Some(to)) => between(from.max(node.created_at), to),
         (_, _) => 0,
     };

@@ -82,7 +82,10 @@ impl Sky {
     }
 
     /// Decides what becomes of the next call of a verb.
-    fn decide(&self, verb: Verb) -> Class {
+    fn decide(&self, verb: Verb, node: Option<&NodeId>) -> Class {
+        let stopped = node.is_some_and(|node| {
+            self.cloud.truth().node(node).is_some_and(|node| node.phase == NodePhase::Stopped)
+        });
         let mut log = self.log();
         let counter = log.calls.entry(verb).or_default();
         let number = (verb, *counter);
@@ -91,7 +94,11 @@ impl Sky {
             self.cloud.script(verb, Outcome::Auth);
             return Class::Auth;
         }
-        let (class, outcome) = self.faults.of_call(number);
+        let (class, outcome) = match self.faults.of_call(number) {
+            // One that does not run has nothing to go on with.
+            (Class::Resurrects, _) if stopped => (Class::AckButLives, Outcome::AckButLives),
+            decided => decided,
+        };
         if class != Class::Ok {
             log.faults.push((number, class));
         }
@@ -100,7 +107,11 @@ impl Sky {
     }
 
     fn begin(&self, verb: Verb, lease: Option<&LeaseId>) -> Waiting<'_> {
-        let class = self.decide(verb);
+        self.begin_for(verb, lease, None)
+    }
+
+    fn begin_for(&self, verb: Verb, lease: Option<&LeaseId>, node: Option<&NodeId>) -> Waiting<'_> {
+        let class = self.decide(verb, node);
         Waiting { sky: self, lease: lease.cloned(), verb, class, begun: self.clock.now() }
     }
 
@@ -289,7 +300,7 @@ impl Provider for Window {
             self.sky.clock.sleep(Duration::from_secs(10 + number % 5 * 10)).await;
             self.fuse.alive().await;
         }
-        self.sky.decide(Verb::Nodes);
+        self.sky.decide(Verb::Nodes, None);
         let answer = self.sky.cloud.nodes().await;
         self.sky.note("nodes", &answer);
         effect.done().await;
@@ -314,7 +325,7 @@ impl Provider for Window {
         let effect = self.fuse.call().await;
         let sky = &self.sky;
         sky.judge_terminate(node);
-        let waiting = sky.begin(Verb::Terminate, sky.lease_of(node).as_ref());
+        let waiting = sky.begin_for(Verb::Terminate, sky.lease_of(node).as_ref(), Some(node));
         let answer = sky.cloud.terminate(node).await;
         if let Ok(Terminated::Gone { .. }) = &answer {
             sky.read(node, NodePhase::Gone);
@@ -327,7 +338,7 @@ impl Provider for Window {
 
     async fn usage(&self, period: &Period) -> Answer<UsageRecords> {
         let effect = self.fuse.call().await;
-        self.sky.decide(Verb::Usage);
+        self.sky.decide(Verb::Usage, None);
         let answer = self.sky.cloud.usage(period).await;
         self.sky.note("usage", &answer);
         effect.done().await;
