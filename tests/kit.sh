@@ -6,6 +6,7 @@
 readonly CLIENT_VERSION=0.2.9
 readonly MOTO_VERSION=5.2.5
 readonly EL_VERSION=1.7.0
+readonly GPUHUNT_VERSION=0.1.34
 target=${CARGO_TARGET_DIR:-$PWD/target}
 case $target in /*) ;; *) target=$PWD/$target ;; esac
 export CARGO_TARGET_DIR=$target
@@ -84,6 +85,17 @@ moto() {
         touch "$venv/complete"
     fi
     export RUNWHERE_MOTO=$venv/bin/moto_server
+}
+
+# gpuhunt, whose lists of offers ours are measured against, in its own environment.
+gpuhunt() {
+    local venv=$kit/gpuhunt-$GPUHUNT_VERSION
+    if [ ! -f "$venv/complete" ]; then
+        rm -rf "$venv"
+        "$(find_python)" -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "gpuhunt==$GPUHUNT_VERSION" </dev/null
+        touch "$venv/complete"
+    fi
 }
 
 # The published EnvLoop client, without what it never imports.

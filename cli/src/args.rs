@@ -410,6 +410,8 @@ pub struct PriceRefreshArgs {
     pub reject: Option<String>,
     #[arg(long, value_name = "PROVIDER", conflicts_with = "provider")]
     pub accept_next: Option<String>,
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[arg(long)]
     pub strict: bool,
 }
@@ -460,6 +462,8 @@ pub struct PriceFxArgs {
 pub struct PriceServeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub listen: String,
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[arg(long)]
     pub offline: bool,
 }

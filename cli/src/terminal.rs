@@ -17,6 +17,16 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// How many columns standard output shows; `None` where it is no terminal.
+#[must_use]
+pub fn width() -> Option<usize> {
+    if !stdout_is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// Whether standard error is a terminal.
 #[must_use]
 pub fn stderr_is_terminal() -> bool {

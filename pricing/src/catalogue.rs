@@ -21,7 +21,7 @@ use crate::snapshot::Bundled;
 pub const SHOWN: Currency = Currency::CNY;
 
 /// Who asks: prices of connected accounts are for those who have a credential.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
     /// Anybody: list, bundled and configured prices.

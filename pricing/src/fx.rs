@@ -1,6 +1,7 @@
 //! Exchange rates: dated, sourced, in one direction, with an age limit.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -37,7 +38,10 @@ pub struct FxRate {
 pub struct FxSettings {
     /// Days after which a rate decides nothing any more; 120 if absent.
     pub max_age_days: Option<u32>,
-    /// Rates that replace or extend the bundled ones.
+    /// A file of rates that replace or extend the bundled ones: lines `from,to,rate,date,source`
+    /// under a header of these words.
+    pub file: Option<PathBuf>,
+    /// Rates that replace or extend the bundled ones and those of the file.
     pub rates: Vec<FxRateSetting>,
 }
 
@@ -93,6 +97,22 @@ pub enum FxSettingError {
         from: Currency,
         /// To which currency.
         to: Currency,
+    },
+    /// The file cannot be read.
+    #[error("fx.file: {} cannot be read: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The file has a line that is no rate.
+    #[error("fx.file: {}: {error}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Which line.
+        error: FxFileError,
     },
 }
 
@@ -171,10 +191,20 @@ impl FxTable {
         Self { rates, max_age_days: DEFAULT_MAX_AGE_DAYS }
     }
 
-    /// The bundled rates, replaced and extended by configured ones.
+    /// The bundled rates, replaced and extended by those of the configured file, and these by
+    /// configured ones.
     pub fn new(settings: &FxSettings) -> Result<Self, FxSettingError> {
         let mut table = Self::bundled();
         table.max_age_days = settings.max_age_days.unwrap_or(DEFAULT_MAX_AGE_DAYS);
+        if let Some(path) = &settings.file {
+            let text = std::fs::read_to_string(path).map_err(|error| FxSettingError::File {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
+            let rates = Self::read_file(&text)
+                .map_err(|error| FxSettingError::Line { path: path.clone(), error })?;
+            table.rates.extend(rates.into_iter().map(|rate| ((rate.from, rate.to), rate)));
+        }
         for setting in &settings.rates {
             let (from, to) = (setting.from, setting.to);
             if from == to {
@@ -382,6 +412,7 @@ mod tests {
     fn bad_settings_are_refused_by_name() {
         let rate = |rate: &str, from: &str, source: &str| FxSettings {
             max_age_days: None,
+            file: None,
             rates: vec![FxRateSetting {
                 from: from.parse().unwrap(),
                 to: Currency::CNY,
@@ -396,5 +427,40 @@ mod tests {
         assert!(matches!(error(&rate("1", "CNY", "x")), FxSettingError::SameCurrency(_)));
         assert!(matches!(error(&rate("7", "USD", " ")), FxSettingError::NoSource { .. }));
         assert!(toml::from_str::<FxSettings>("[[rates]]\nfrom = \"USD\"\nrate = 7.1\n").is_err());
+    }
+
+    #[test]
+    fn a_file_of_rates_replaces_the_bundled_ones_and_is_replaced_by_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rates.csv");
+        let head = "from,to,rate,date,source\n";
+        let write = |lines: &str| std::fs::write(&path, format!("{head}{lines}")).unwrap();
+        let settings = FxSettings { file: Some(path.clone()), ..FxSettings::default() };
+        let now = at("2026-11-20T00:00:00Z");
+        let yuan = |table: &FxTable, money: &str| {
+            table.decide(money.parse().unwrap(), Currency::CNY, now).unwrap().money.to_string()
+        };
+        write("USD,CNY,7.10,2026-11-19,treasury\nGBP,CNY,9.4,2026-11-19,treasury\n");
+        let table = FxTable::new(&settings).unwrap();
+        assert_eq!(yuan(&table, "10 USD"), "71.00 CNY");
+        assert_eq!(yuan(&table, "10 GBP"), "94.0 CNY");
+        let over: FxSettings = toml::from_str(
+            "[[rates]]\nfrom = \"USD\"\nrate = \"7.2\"\ndate = \"2026-11-20\"\nsource = \"cfo\"\n",
+        )
+        .unwrap();
+        let table = FxTable::new(&FxSettings { file: Some(path.clone()), ..over }).unwrap();
+        assert_eq!(
+            (yuan(&table, "10 USD"), yuan(&table, "1 GBP")),
+            ("72.0 CNY".into(), "9.4 CNY".into())
+        );
+
+        for odd in ["USD,CNY,0,2026-11-19,x\n", "USD,CNY,7.1\n", "USD,USD,1,2026-11-19,x\n"] {
+            write(odd);
+            let error = FxTable::new(&settings).unwrap_err().to_string();
+            assert!(error.contains("rates.csv") && error.contains("line 2"), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = FxTable::new(&settings).unwrap_err().to_string();
+        assert!(error.contains("rates.csv cannot be read"), "{error}");
     }
 }

@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use runwhere_model::{OfferCode, OfferKey, ProviderId};
@@ -121,8 +121,10 @@ impl PriceFolder {
         };
         let mut sources = around.sources;
         let mut shards = Vec::new();
-        for held in state.shards.iter().filter(|held| held.observed_at.is_some()) {
-            match self.shard(held) {
+        let wanted: Vec<&Held> =
+            state.shards.iter().filter(|held| held.observed_at.is_some()).collect();
+        for (held, read) in wanted.iter().zip(self.read_all(&wanted)) {
+            match read {
                 Ok(shard) => shards.push(Arc::new(shard)),
                 Err(error) => {
                     tracing::warn!(provider = %held.provider, %error, "Kept prices cannot be read; they are read again");
@@ -139,30 +141,68 @@ impl PriceFolder {
         })
     }
 
-    fn shard(&self, held: &Held) -> io::Result<Shard> {
+    /// Reads files on all processors; what came of each, in their order.
+    fn read_all(&self, wanted: &[&Held]) -> Vec<io::Result<Shard>> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let (mut done, mut buffer) = (Vec::new(), Vec::new());
+            while let Some((at, held)) = {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                wanted.get(at).map(|held| (at, held))
+            } {
+                done.push((at, self.shard(held, &mut buffer)));
+            }
+            done
+        };
+        let mut read: Vec<(usize, io::Result<Shard>)> = std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..threads.min(wanted.len())).map(|_| scope.spawn(work)).collect();
+            let mut read = work();
+            for other in others {
+                match other.join() {
+                    Ok(done) => read.extend(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            read
+        });
+        read.sort_by_key(|(at, _)| *at);
+        read.into_iter().map(|(_, shard)| shard).collect()
+    }
+
+    /// Reads one file, through a buffer that is used again for the next.
+    fn shard(&self, held: &Held, buffer: &mut Vec<u8>) -> io::Result<Shard> {
         // A name from a file must not lead elsewhere.
         if !held.file.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(io::Error::other("not the name of a price file"));
         }
-        let bytes = fs::read(self.root.join("shards").join(format!("{}.rwp", held.file)))?;
-        let shard = Shard::decode(&bytes).map_err(io::Error::other)?;
+        let path = self.root.join("shards").join(format!("{}.rwp", held.file));
+        buffer.clear();
+        fs::File::open(path)?.read_to_end(buffer)?;
+        let shard = Shard::decode(buffer).map_err(io::Error::other)?;
         if *shard.provider() != held.provider {
             return Err(io::Error::other("the price file is another provider's"));
         }
         Ok(shard.restored(held.observed_at, held.complete, held.validator.clone()))
     }
 
+    /// Writes a shard's file, where it is not there; its name.
+    pub(crate) fn hold_shard(&self, shard: &Shard) -> io::Result<String> {
+        let file = hex::encode(&shard.reads()[..16]);
+        let path = self.root.join("shards").join(format!("{file}.rwp"));
+        if !path.exists() {
+            write_whole(&path, &shard.encode())?;
+        }
+        Ok(file)
+    }
+
     fn hold(&self, catalogue: &Catalogue) -> io::Result<State> {
         let mut shards = Vec::with_capacity(catalogue.shards().len());
         for shard in catalogue.shards() {
-            let file = hex::encode(&shard.reads()[..16]);
-            let path = self.root.join("shards").join(format!("{file}.rwp"));
-            if !path.exists() {
-                write_whole(&path, &shard.encode())?;
-            }
             shards.push(Held {
                 provider: shard.provider().clone(),
-                file,
+                file: self.hold_shard(shard)?,
                 observed_at: shard.observed_at(),
                 complete: shard.complete(),
                 validator: shard.validator().map(str::to_owned),
@@ -221,8 +261,9 @@ impl PriceFolder {
         let state: State = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
         let fx = FxTable::restore(state.rates, state.max_age_days);
         let mut catalogue = Catalogue::empty(fx, false, &mut CodeBook::new());
-        for held in &state.shards {
-            catalogue.put(Arc::new(self.shard(held)?));
+        let held: Vec<&Held> = state.shards.iter().collect();
+        for shard in self.read_all(&held) {
+            catalogue.put(Arc::new(shard?));
         }
         for (provider, trouble) in state.troubles {
             catalogue.set_trouble(&provider, Some(trouble));
@@ -262,9 +303,14 @@ impl PriceFolder {
                 state.into_iter().flat_map(|state| state.shards).map(|h| format!("{}.rwp", h.file)),
             );
         }
+        // The disk's own clock: this file was written a moment ago.
+        let now = fs::metadata(self.root.join("current.json"))?.modified()?;
         for entry in fs::read_dir(self.root.join("shards"))? {
             let entry = entry?;
-            if entry.file_name().to_str().is_none_or(|name| !used.contains(name)) {
+            // What is this young may be about to be referred to.
+            let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+            let used = entry.file_name().to_str().is_some_and(|name| used.contains(name));
+            if !used && age > YOUNG {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -309,6 +355,9 @@ impl PriceFolder {
         Ok(changes)
     }
 }
+
+/// Files younger than this are left alone by the sweep.
+const YOUNG: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Writes a file so that it is there whole or not at all.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -260,6 +260,10 @@ pub fn four_decimals(amount: Decimal) -> String {
 /// Text of foreign origin for a terminal: no control characters and no square brackets, which a
 /// published client takes for markup.
 pub fn plain(text: &str) -> String {
+    // Nearly every text: nothing of the kind.
+    if text.bytes().all(|b| b.is_ascii_graphic() && b != b'[' && b != b']' || b == b' ') {
+        return text.to_owned();
+    }
     text.chars()
         .map(|c| match c {
             '[' => '(',

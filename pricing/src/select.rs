@@ -14,7 +14,7 @@ use rust_decimal::Decimal;
 
 use crate::catalogue::{Audience, BUNDLED_MAX_AGE, Catalogue, SHOWN, Standing};
 use crate::quote::{Policy, Query, Rejection, reclaim_percent};
-use crate::shard::{Bucket, PriceStateTag, Row, Shard, of_count, of_region, span};
+use crate::shard::{Bucket, OfCount, PriceStateTag, Row, Shard, span};
 
 /// What was found.
 #[derive(Debug)]
@@ -114,10 +114,8 @@ impl Catalogue {
         for (number, shard) in self.shards().iter().enumerate() {
             let wanted = query.provider.as_deref().is_none_or(|id| id == shard.provider().as_str());
             for account in audiences {
-                let of_gpu = shard.index().of_gpu(*account, place);
-                if !of_gpu.is_empty() {
-                    search.model(self, number, shard, of_gpu, wanted);
-                }
+                let parts = shard.index().of_count(*account, place, query.gpu_count);
+                search.model(self, number, shard, &parts, wanted);
             }
         }
         search.finish()
@@ -136,23 +134,27 @@ impl<'a> Search<'a, '_> {
         catalogue: &Catalogue,
         number: usize,
         shard: &'a Shard,
-        of_gpu: &'a [Bucket],
+        parts: &OfCount<'a>,
         wanted: bool,
     ) {
-        let parts = of_count(of_gpu, self.query.gpu_count);
         self.reject(Rejection::Fraction, parts.fractions);
         self.reject(Rejection::GpuCount, parts.other_counts);
         self.reject(Rejection::Form, parts.forms);
-        let mut buckets = parts.buckets;
+        if parts.rows == 0 {
+            return;
+        }
         if !wanted {
-            return self.reject(Rejection::Place, span(buckets));
+            return self.reject(Rejection::Place, parts.rows);
         }
-        if let Some(region) = &self.query.region {
-            let all = span(buckets);
-            let symbol = shard.region_symbol(region);
-            buckets = symbol.map_or(&[], |symbol| of_region(buckets, symbol));
-            self.reject(Rejection::Place, all - span(buckets));
-        }
+        let buckets: &[Bucket] = match &self.query.region {
+            None => parts.buckets(),
+            Some(region) => {
+                let symbol = shard.region_symbol(region);
+                let there = symbol.map_or(&[][..], |symbol| parts.of_region(symbol));
+                self.reject(Rejection::Place, parts.rows - span(there));
+                there
+            }
+        };
         for bucket in buckets {
             self.bucket(catalogue, number, shard, bucket);
         }

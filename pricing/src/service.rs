@@ -71,7 +71,9 @@ pub struct PriceService {
     /// The last states, newest first, for quotes that are answered again.
     recent: Mutex<VecDeque<Arc<Catalogue>>>,
     /// The state that was kept for quotes last.
-    kept_state: Mutex<String>,
+    kept_state: RwLock<String>,
+    /// One keeps a state at a time.
+    keeping: Mutex<()>,
 }
 
 /// States that are held in memory for quotes.
@@ -107,7 +109,8 @@ impl PriceService {
             folder: options.folder,
             kept_sources: kept.sources,
             recent: Mutex::default(),
-            kept_state: Mutex::default(),
+            kept_state: RwLock::default(),
+            keeping: Mutex::default(),
         }
     }
 
@@ -169,19 +172,33 @@ impl PriceService {
     }
 
     /// Keeps a state that a quote is given for, so that the quote can be answered again after a
-    /// restart. Once per state.
+    /// restart. Once per state; works the disk where [`Self::is_kept`] says no.
     pub(crate) fn keep_for_quotes(&self, catalogue: &Catalogue) {
+        if self.is_kept(catalogue) {
+            return;
+        }
         let Some(folder) = &self.folder else { return };
-        let mut kept = self.kept_state.lock().unwrap_or_else(PoisonError::into_inner);
-        if *kept == catalogue.state_id() {
+        let one = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_kept(catalogue) {
             return;
         }
         match folder.save_state(catalogue) {
-            Ok(()) => *kept = catalogue.state_id().to_owned(),
+            Ok(()) => {
+                let id = catalogue.state_id().to_owned();
+                *self.kept_state.write().unwrap_or_else(PoisonError::into_inner) = id;
+            }
             Err(error) => {
                 tracing::warn!(%error, "A quote cannot be answered again after a restart")
             }
         }
+        drop(one);
+    }
+
+    /// Whether quotes of a state can be answered without a disk.
+    pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
+        self.folder.is_none()
+            || *self.kept_state.read().unwrap_or_else(PoisonError::into_inner)
+                == catalogue.state_id()
     }
 
     /// Keeps the present state on disk, so that later prices can be compared with it.
@@ -245,6 +262,10 @@ impl PriceService {
                     shard
                 }
             };
+            // On disk before anybody is quoted from it: the first quote then has little to write.
+            if let Some(Err(error)) = self.folder.as_ref().map(|folder| folder.hold_shard(&shard)) {
+                tracing::warn!(%provider, %error, "Prices could not be kept on disk");
+            }
             catalogue.put(Arc::new(shard));
             catalogue.set_trouble(provider, trouble);
         });
@@ -331,15 +352,35 @@ impl PriceService {
     /// Answers a question in words. A model's name that nothing has gives no recommendations but
     /// suggestions.
     pub fn quote_named(&self, gpu_model: Option<&str>, query: Query, lang: Lang) -> QuoteReply {
+        let catalogue = self.catalogue();
+        self.keep_for_quotes(&catalogue);
+        self.quote_in(&catalogue, gpu_model, query, lang, self.quote_instant())
+    }
+
+    /// The instant of quotes given now: the whole second.
+    pub(crate) fn quote_instant(&self) -> jiff::Timestamp {
+        let now = self.now();
+        jiff::Timestamp::from_second(now.as_second()).unwrap_or(now)
+    }
+
+    /// As [`Self::quote_named`], of a state that is kept.
+    pub(crate) fn quote_in(
+        &self,
+        catalogue: &Catalogue,
+        gpu_model: Option<&str>,
+        query: Query,
+        lang: Lang,
+        now: jiff::Timestamp,
+    ) -> QuoteReply {
         let gpu = match gpu_model.map(|name| (name, GpuModel::resolve(name))) {
             None => None,
             Some((_, Some(model))) => Some(model.id),
             Some((name, None)) => {
                 return QuoteReply {
                     quote_id: None,
-                    snapshot_id: self.catalogue().snapshot_id().to_owned(),
-                    as_of: self.now(),
-                    expires_at: crate::canonical::expires_at(self.now()),
+                    snapshot_id: catalogue.snapshot_id().to_owned(),
+                    as_of: now,
+                    expires_at: crate::canonical::expires_at(now),
                     recommendations: Vec::new(),
                     matching: 0,
                     rejected: BTreeMap::new(),
@@ -347,9 +388,7 @@ impl PriceService {
                 };
             }
         };
-        let catalogue = self.catalogue();
-        self.keep_for_quotes(&catalogue);
-        QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, self.now()), lang)
+        QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, now), lang)
     }
 
     /// The best offer of each model, best first.

@@ -10,6 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use runwhere_engine::{LeaseState, Permission, StrayState, TrialState};
+use runwhere_pricing::price_metrics;
 
 use super::problem::Problem;
 use super::state::{Api, Signed};
@@ -99,6 +100,7 @@ async fn metrics(State(api): State<Arc<Api>>, signed: Signed) -> Result<Response
     for (kind, count) in &counted.alerts {
         page.sample(name, &[("kind", kind)], count);
     }
+    page.0.push_str(&price_metrics(&api.parts.price_sources.status()));
     let mut response = page.0.into_response();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -9,6 +9,7 @@ use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use runwhere_engine::Permission;
 use runwhere_model::Secret;
+use runwhere_pricing::Refresher;
 use runwhere_providers::Clock;
 use tokio::sync::watch;
 
@@ -42,6 +43,8 @@ pub struct ApiParts {
     pub logs: Logs,
     /// Rates for showing yuan.
     pub rates: Arc<dyn CnyRates>,
+    /// Where prices are read, for their metrics.
+    pub price_sources: Arc<Refresher>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Identifiers.

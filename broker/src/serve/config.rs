@@ -199,10 +199,13 @@ impl ServerConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
         };
-        let config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+        let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
             path: path.to_owned(),
             message: error.to_string().trim_end().to_owned(),
         })?;
+        if let (Some(file), Some(folder)) = (&mut config.fx.file, path.parent()) {
+            *file = folder.join(&*file);
+        }
         config.local.gpu_list(path)?;
         config.local.price(path)?;
         config.local.own_users(path, true)?;
@@ -366,9 +369,10 @@ mod tests {
         assert_eq!(price_per_hour.as_deref(), Some("36.44 CNY"));
         assert_eq!((run_as, run_as_uids), (RunAs::OwnUsers, Some((20_000, 20_063))));
         assert_eq!(work_root, Some(PathBuf::from("/data/jobs")));
-        let FxSettings { max_age_days, rates } = &fx;
+        let FxSettings { max_age_days, file, rates } = &fx;
         assert_eq!((*max_age_days, rates.len()), (Some(90), 1));
-        runwhere_pricing::FxTable::new(&fx).unwrap();
+        assert_eq!(file.as_deref(), Some(Path::new("/etc/runwhere/rates.csv")));
+        runwhere_pricing::FxTable::new(&FxSettings { file: None, ..fx }).unwrap();
         let ProjectSettings {
             workspace: None,
             confirm_above_gpus: Some(8),

@@ -15,3 +15,4 @@ pub use data_dir::{DataDir, DataDirError};
 pub use marker::{Marker, MarkerError, Restored};
 pub use prices::Catalogued;
 pub use running::{Running, ServeError, ServeOptions, start};
+pub use sources::listed;

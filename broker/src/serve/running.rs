@@ -19,6 +19,7 @@ use super::data_dir::{DataDir, DataDirError, write_whole};
 use super::marker::{BeforeLaunch, Marker, MarkerError, follow};
 use super::prices::{Catalogued, sources};
 use super::projects::apply_projects;
+use super::rates::keep_rates;
 use crate::accounts::{AccountError, Accounts};
 use crate::admin::Admin;
 use crate::agents::Agents;
@@ -245,11 +246,9 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let price_folder = data.root().join("prices");
     let folder = PriceFolder::open(&price_folder)
         .map_err(|source| ServeError::Io { path: price_folder, source })?;
-    let price_options = PriceOptions {
-        fx: FxTable::new(&config.fx)?,
-        folder: Some(folder),
-        ..PriceOptions::default()
-    };
+    let rates = FxTable::new(&config.fx)?;
+    let price_options =
+        PriceOptions { fx: rates.clone(), folder: Some(folder), ..PriceOptions::default() };
     let prices = Arc::new(PriceService::new(Arc::clone(&clock), price_options));
     let listed = super::sources::listed(
         &config,
@@ -332,6 +331,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         blobs,
         logs,
         rates: catalogued,
+        price_sources: Arc::clone(&refresher),
         clock: Arc::clone(&clock),
         ids,
         key: data.key().clone(),
@@ -348,9 +348,9 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         tokio::spawn(follow(Arc::clone(&marker), Arc::clone(&store), Arc::clone(&clock))),
         tokio::spawn(Arc::clone(&refresher).keep_fresh()),
     ];
-    if config.prices.ecb {
-        let rates = super::rates::keep_rates(prices, FxTable::new(&config.fx)?, clock);
-        background.push(tokio::spawn(rates));
+    if config.prices.ecb || config.fx.file.is_some() {
+        let kept = keep_rates(prices, config.fx.clone(), rates, config.prices.ecb, clock);
+        background.push(tokio::spawn(kept));
     }
     let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
     failpoint!("start.serving");

@@ -13,8 +13,8 @@ use runwhere_providers::{Clock, OfferSource};
 
 use super::config::{ConfigError, ServerConfig};
 
-/// The sources that the settings name.
-pub(super) fn listed(
+/// The sources that the settings name. Pages that were read before lie in `prices/pages` below `data`.
+pub fn listed(
     config: &ServerConfig,
     path: &Path,
     data: &Path,

@@ -42,7 +42,8 @@ impl Ceiling {
             }
             _ => return Err(invalid()),
         };
-        let amount = Decimal::from_str(amount).map_err(|_| invalid())?;
+        // Exact, or refused: a ceiling is never rounded.
+        let amount = runwhere_model::parse_decimal(amount).map_err(|_| invalid())?;
         if amount <= Decimal::ZERO {
             return Err(invalid());
         }

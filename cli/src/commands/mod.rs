@@ -11,6 +11,7 @@ mod login;
 mod logs;
 mod outputs;
 mod price;
+mod price_ceiling;
 mod price_filter;
 mod price_service;
 mod run;

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use super::describe::{stated, yuan};
 use super::dispatch::block_on;
 use super::ids::Ceiling;
+use super::price_ceiling::{self, InCny};
 use super::price_filter::{OFFER_COLUMNS, SUMMARY_COLUMNS, csv, filters, list_request};
 use crate::api::{Client, Repeat, View};
 use crate::args::{PolicyArg, PriceListArgs, PriceRecommendArgs, PriceSummaryArgs};
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
-use crate::seams::prices::{LocalPrices, Question, ceiling_in_cny};
+use crate::seams::prices::{LocalPrices, Place, Question};
 use crate::seams::task::Task;
 use crate::settings::Settings;
 use crate::table;
@@ -122,34 +123,45 @@ fn trouble_names(view: View<'_>) -> Vec<String> {
 /// Lists offers.
 pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let wanted = if args.all { u32::MAX } else { args.limit.unwrap_or(OFFERS) };
-    let request = list_request(args)?;
-    let Pages { items, total, similar } = match client(settings, printer) {
+    let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
+    let (converted, pages) = match client(settings, printer) {
         Some(client) => {
+            let ceiling = block_on(price_ceiling::by_server(&client, ceiling))?;
+            let request = list_request(args, ceiling.amount)?;
             let filters = filters(&request);
-            pages(wanted, |limit, offset| {
+            let pages = pages(wanted, |limit, offset| {
                 let path =
                     format!("/api/v1/offers?is_active=true&limit={limit}&offset={offset}{filters}");
                 block_on(async { Ok(client.get(&path).await?) })
-            })?
+            })?;
+            (ceiling, pages)
         }
         None => {
             let prices = bundled(settings, printer)?;
-            pages(wanted, |limit, offset| {
+            let ceiling = price_ceiling::by_machine(&prices, ceiling)?;
+            let request = list_request(args, ceiling.amount)?;
+            let pages = pages(wanted, |limit, offset| {
                 let page = ListRequest {
                     limit: limit as usize,
                     offset: offset as usize,
                     ..request.clone()
                 };
                 prices.offers(&page)
-            })?
+            })?;
+            (ceiling, pages)
         }
     };
+    let Pages { items, total, similar } = pages;
     if args.csv {
         printer.plain(&csv(&OFFER_COLUMNS, &items)?);
         return unknown_prices(args.strict, &items);
     }
     if items.is_empty() {
         nothing(printer);
+        if let Some(provider) = &args.provider {
+            let hint = texts::price_provider_hint(provider);
+            printer.note(&texts::arrow(hint.get(printer.lang())));
+        }
         if !similar.is_empty() {
             printer.note(&texts::arrow(
                 texts::price_did_you_mean(similar.join(", ")).get(printer.lang()),
@@ -168,12 +180,17 @@ pub(super) fn list(args: &PriceListArgs, settings: &Settings, printer: &Printer)
             texts::price_launchable(),
         ];
         let rows: Vec<_> = items.iter().map(|offer| offer_row(View(offer), printer)).collect();
-        printer.plain(&table::draw(&words(&header, printer), &rows));
+        // Provider, region and billing model stand in the key.
+        printer.plain(&table::draw_fitting(&words(&header, printer), &rows, &[2, 3, 5, 1, 6]));
         if (items.len() as u64) < total {
             printer.note(&texts::price_more(items.len(), total));
         }
     }
-    printer.json(&json!({"items": items, "total": total, "suggestions": similar}));
+    let mut answer = json!({"items": items, "total": total, "suggestions": similar});
+    if !converted.told().is_null() {
+        answer["ceiling"] = converted.told();
+    }
+    printer.json(&answer);
     unknown_prices(args.strict, &items)
 }
 
@@ -251,6 +268,12 @@ pub(super) fn recommend(
         let hours = hours.filter(|hours| hours.is_sign_positive() && !hours.is_zero());
         hours.ok_or_else(|| Failure::usage("hours", texts::price_hours_invalid(text)))
     });
+    let mut prices = None;
+    let client = client(settings, printer);
+    let converted = match &client {
+        Some(client) => block_on(price_ceiling::by_server(client, ceiling))?,
+        None => price_ceiling::by_machine(prices.insert(bundled(settings, printer)?), ceiling)?,
+    };
     let question = Question {
         provider: args.provider.clone(),
         region: args.region.clone(),
@@ -260,21 +283,40 @@ pub(super) fn recommend(
         fresh_only: args.fresh,
         hours: hours.transpose()?,
         disk_gib: args.disk,
-        ..question(&task, ceiling, args.top, !args.no_spot)?
+        ..question(&task, &converted, args.top, !args.no_spot)
     };
-    let answer = match client(settings, printer) {
-        Some(client) => block_on(ask(&client, &question))?,
-        None => bundled(settings, printer)?.quote(&question)?,
+    let mut answer = match (&client, &prices) {
+        (Some(client), _) => block_on(ask(client, &question))?,
+        (None, Some(prices)) => prices.quote(&question)?,
+        (None, None) => bundled(settings, printer)?.quote(&question)?,
     };
     let recommendations = View(&answer).list("recommendations");
     if recommendations.is_empty() {
-        return Err(nothing_recommended(View(&answer), &task, ceiling));
+        let failure = nothing_recommended(View(&answer), &task, ceiling);
+        if ceiling.is_none() {
+            let places = [&args.provider, &args.region, &args.country];
+            return Err(match places.iter().any(|place| place.is_some()) {
+                true => failure.hint(texts::price_filters_hint()),
+                false => failure,
+            });
+        }
+        // What is shown is rounded; whoever copies a price as a ceiling needs all its digits.
+        let anything = Question { max_cny: None, top: 1, ..question };
+        let cheapest = match (&client, &prices) {
+            (Some(client), _) => block_on(ask(client, &anything))?,
+            (None, Some(prices)) => prices.quote(&anything)?,
+            (None, None) => json!({}),
+        };
+        return Err(with_cheapest(failure, &cheapest));
     }
     show_recommendations(&answer, &task, settings.explain, printer);
     if let Some(key) =
         View(&recommendations[0]).at("offer").and_then(|offer| offer.text("offer_key"))
     {
         printer.out(&texts::price_write_back(key));
+    }
+    if !converted.told().is_null() {
+        answer["ceiling"] = converted.told();
     }
     printer.json(&answer);
     Ok(())
@@ -314,7 +356,7 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, explain: bool, p
             vec![rank, take(0), take(0), take(3), take(0), take(0), take(0), reason]
         })
         .collect();
-    printer.plain(&table::draw(&words(&header, printer), &rows));
+    printer.plain(&table::draw_fitting(&words(&header, printer), &rows, &[3, 2, 4]));
     rates.sort();
     rates.dedup();
     reasons.sort();
@@ -332,6 +374,7 @@ pub(super) fn show_recommendations(answer: &Value, task: &Task, explain: bool, p
             Some((shown.text("amount")?, shown.text("currency")?, total.is_some()))
         });
         if let (Some((amount, currency, whole)), Some(rank)) = (cost, row.text("rank")) {
+            let amount = runwhere_model::parse_decimal(&amount).map_or(amount, |a| a.to_string());
             printer.out(&match whole {
                 true => texts::price_run_cost(rank, amount, currency),
                 false => texts::price_run_cost_no_disk(rank, amount, currency),
@@ -353,21 +396,16 @@ fn rate(offer: View<'_>) -> Option<[String; 4]> {
 }
 
 /// What to ask about a task.
-pub(super) fn question(
-    task: &Task,
-    ceiling: Option<Ceiling>,
-    top: u32,
-    spot: bool,
-) -> Outcome<Question> {
-    Ok(Question {
+pub(super) fn question(task: &Task, ceiling: &InCny, top: u32, spot: bool) -> Question {
+    Question {
         gpu_model: task.gpu_type().map(str::to_owned),
         gpu_count: task.gpu_count(),
         task_type: task.kind(),
         spot_allowed: spot,
-        max_cny: ceiling.map(|ceiling| ceiling_in_cny(ceiling.0)).transpose()?,
+        max_cny: ceiling.amount,
         top,
         ..Question::default()
-    })
+    }
 }
 
 /// Asks the server for a quote. Reading prices is harmless to repeat.
@@ -412,6 +450,21 @@ pub(super) async fn ask(client: &Client, question: &Question) -> Outcome<Value> 
     Ok(client.post(QUOTE, Some(&body), Repeat::Safe).await?)
 }
 
+/// A failure that says what the cheapest offer costs, every digit.
+fn with_cheapest(failure: Failure, answer: &Value) -> Failure {
+    let offer =
+        View(answer).list("recommendations").first().map(View).and_then(|row| row.at("offer"));
+    let told = offer.and_then(|offer| {
+        Some((offer.text("price")?, offer.text("currency")?, offer.text("offer_key")?))
+    });
+    match told {
+        Some((price, currency, key)) => failure
+            .hint(texts::price_cheapest(&price, &currency, &key))
+            .detail("cheapest", json!({"price": price, "currency": currency, "offer_key": key})),
+        None => failure,
+    }
+}
+
 /// Why nothing is recommended: an unknown model, too low a ceiling, or nothing of the kind.
 pub(super) fn nothing_recommended(
     answer: View<'_>,
@@ -452,7 +505,7 @@ pub(super) fn client(settings: &Settings, printer: &Printer) -> Option<Client> {
 }
 
 pub(super) fn bundled(settings: &Settings, printer: &Printer) -> Outcome<LocalPrices> {
-    let prices = LocalPrices::read(&settings.home, settings.lang)?;
+    let prices = LocalPrices::read(&Place::new(&settings.home, None, settings.lang)?)?;
     printer.note(&match prices.is_kept() {
         true => texts::price_local(settings.home.join("prices").display()),
         false => texts::price_bundled(),

@@ -2,13 +2,12 @@
 
 use runwhere_model::{BillingModel, GpuCount, Stock};
 use runwhere_pricing::ListRequest;
+use rust_decimal::Decimal;
 use serde_json::Value;
 
-use super::ids::Ceiling;
 use crate::api::query_value;
 use crate::args::{PriceListArgs, StockArg};
 use crate::failure::{Failure, Outcome};
-use crate::seams::prices::ceiling_in_cny;
 use crate::texts;
 
 pub(super) const SUMMARY_COLUMNS: [&str; 10] = [
@@ -75,8 +74,11 @@ pub(super) fn csv(columns: &[&str], items: &[Value]) -> Outcome<String> {
     Ok(text.trim_end().to_owned())
 }
 
-pub(super) fn list_request(args: &PriceListArgs) -> Outcome<ListRequest> {
-    let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
+/// The filters; `max_price` in CNY.
+pub(super) fn list_request(
+    args: &PriceListArgs,
+    max_price: Option<Decimal>,
+) -> Outcome<ListRequest> {
     let count = args.gpu_num.as_deref().map(str::parse::<GpuCount>).transpose();
     Ok(ListRequest {
         gpu_model: args.gpu_type.clone(),
@@ -87,7 +89,7 @@ pub(super) fn list_request(args: &PriceListArgs) -> Outcome<ListRequest> {
         country: args.country.clone(),
         gpu_count: count.map_err(|_| Failure::usage("gpu_num", texts::price_gpu_num()))?,
         min_memory_mib: args.min_memory.map(|gib| u64::from(gib) * 1024),
-        max_price: ceiling.map(|ceiling| ceiling_in_cny(ceiling.0)).transpose()?,
+        max_price,
         stock: args.stock.map(|stock| match stock {
             StockArg::InStock => Stock::Available,
             StockArg::Low => Stock::Low,

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use runwhere_model::{Currency, Money, OfferKey, ProviderId};
+use runwhere_model::{Currency, OfferKey, ProviderId};
 use runwhere_pricing::ImportOptions;
 use serde_json::{Value, json};
 
 use super::dispatch::block_on;
 use super::ids::Ceiling;
 use super::price::{bundled, client, strictly, words};
+use super::price_ceiling::convert;
 use super::run::Interrupts;
 use crate::api::{Repeat, View, query_value};
 use crate::args::{
@@ -19,7 +20,7 @@ use crate::args::{
 use crate::diagnostics::Level;
 use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
-use crate::seams::prices::LocalPrices;
+use crate::seams::prices::{LocalPrices, Place};
 use crate::settings::Settings;
 use crate::table;
 use crate::texts::{self, Text};
@@ -133,7 +134,10 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
     };
     let local = match client(settings, printer) {
         Some(_) => None,
-        None => Some(LocalPrices::open(&settings.home, settings.lang)?),
+        None => {
+            let place = Place::new(&settings.home, args.config.as_deref(), settings.lang)?;
+            Some(LocalPrices::open(&place)?)
+        }
     };
     let post = |path: &str, body: Value| -> Outcome<Value> {
         let Some(client) = client(settings, printer) else { return Ok(json!({})) };
@@ -201,14 +205,41 @@ fn offer_key(text: &str) -> Outcome<OfferKey> {
 
 /// Shows how the price of an offer changed.
 pub(super) fn history(args: &PriceHistoryArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    let key = offer_key(&args.offer)?;
+    // An offer that is gone may have a history; it is known by its key only.
+    let given = args.offer.parse::<OfferKey>().ok();
+    let key_of = |answer: &Value| {
+        let key = View(answer).at("offer").and_then(|offer| offer.text("offer_key"));
+        key.as_deref().map_or_else(|| offer_key(&args.offer), offer_key)
+    };
+    let empty = |answer: &Value| View(answer).list("items").is_empty();
     let answer = match client(settings, printer) {
-        Some(client) => {
-            let offer = query_value(&args.offer);
-            let path = format!("/api/v1/prices/changes?offer={offer}&limit={}", args.limit);
-            block_on(async { Ok(client.get(&path).await?) })?
+        Some(client) => block_on(async {
+            let offer = format!("/api/v1/prices/offer?offer={}", query_value(&args.offer));
+            let key = match &given {
+                Some(key) => key.clone(),
+                None => key_of(&client.get(&offer).await?)?,
+            };
+            let key = query_value(&key.to_string());
+            let path = format!("/api/v1/prices/changes?offer={key}&limit={}", args.limit);
+            let answer = client.get(&path).await?;
+            if given.is_some() && empty(&answer) {
+                // Refused where there is no such offer.
+                client.get(&offer).await?;
+            }
+            Ok(answer)
+        })?,
+        None => {
+            let prices = bundled(settings, printer)?;
+            let key = match &given {
+                Some(key) => key.clone(),
+                None => key_of(&prices.offer(&args.offer)?)?,
+            };
+            let answer = prices.changes(&key.provider, Some(&key))?;
+            if empty(&answer) {
+                prices.offer(&args.offer)?;
+            }
+            answer
         }
-        None => bundled(settings, printer)?.changes(&key.provider, Some(&key))?,
     };
     changes(&answer, args.limit, printer);
     Ok(())
@@ -234,7 +265,10 @@ pub(super) fn diff(args: &PriceDiffArgs, settings: &Settings, printer: &Printer)
             })
             .collect();
         let header = [texts::price_state(), texts::price_kept_at()];
-        printer.plain(&table::draw(&words(&header, printer), &rows));
+        match rows.is_empty() {
+            true => printer.out(&texts::price_no_states()),
+            false => printer.plain(&table::draw(&words(&header, printer), &rows)),
+        }
         printer.json(&answer);
         return Ok(());
     };
@@ -317,14 +351,15 @@ pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Prin
     let options = ImportOptions {
         provider,
         currency: currency.map_err(|error| {
-            Failure::usage("currency_invalid", texts::price_import_failed(error))
+            Failure::usage("currency_invalid", texts::price_currency_invalid(error))
         })?,
         source: args.source.clone().or(name).unwrap_or_default(),
         observed_at: day.transpose().map_err(|error: jiff::Error| {
             Failure::usage("observed_invalid", texts::price_import_failed(error))
         })?,
     };
-    let answer = LocalPrices::open(&settings.home, settings.lang)?.import(&bytes, &options)?;
+    let place = Place::new(&settings.home, None, settings.lang)?;
+    let answer = LocalPrices::open(&place)?.import(&bytes, &options)?;
     let view = View(&answer);
     for item in view.list("items").iter().map(View) {
         let text = |key: &str| item.text(key).unwrap_or_default();
@@ -377,7 +412,7 @@ pub(super) fn fx(args: &PriceFxArgs, settings: &Settings, printer: &Printer) -> 
     };
     let money = Ceiling::parse(amount)?.0;
     let to: Currency = args.to.parse().map_err(|error: runwhere_model::CurrencyError| {
-        Failure::usage("currency_invalid", texts::price_import_failed(error))
+        Failure::usage("currency_invalid", texts::price_currency_invalid(error))
     })?;
     let (converted, rate) = convert(money, to, items)?;
     printer.out(&Text::new(converted.to_string(), converted.to_string()));
@@ -395,29 +430,6 @@ pub(super) fn fx(args: &PriceFxArgs, settings: &Settings, printer: &Printer) -> 
     Ok(())
 }
 
-/// Converts with a rate of this direction; the opposite one is never turned round.
-fn convert(money: Money, to: Currency, rates: &[Value]) -> Outcome<(Money, Option<Value>)> {
-    if money.currency == to {
-        return Ok((money, None));
-    }
-    let none = || {
-        let from = money.currency;
-        Failure::other("no_rate", texts::price_no_direction(from, to))
-            .hint(texts::price_no_direction_hint())
-    };
-    let direction = |rate: &&Value| {
-        let text = |key: &str| View(rate).text(key).unwrap_or_default();
-        text("from") == money.currency.code() && text("to") == to.code()
-    };
-    let rate = rates.iter().find(direction).ok_or_else(none)?;
-    if View(rate).flag("decides") == Some(false) {
-        return Err(Failure::other("old_rate", texts::price_old_rate()));
-    }
-    let factor = View(rate).decimal("rate").ok_or_else(none)?;
-    let amount = money.amount.checked_mul(factor).ok_or_else(none)?;
-    Ok((Money::new(amount, to), Some(rate.clone())))
-}
-
 /// Serves the prices of this machine and nothing else.
 pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let listen: SocketAddr = args
@@ -425,9 +437,10 @@ pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printe
         .parse()
         .map_err(|_| Failure::usage("listen_invalid", texts::listen_invalid(&args.listen)))?;
     crate::diagnostics::start(Level::Service, settings.verbose);
+    let place = Place::new(&settings.home, args.config.as_deref(), settings.lang)?;
     let prices = match args.offline {
-        true => LocalPrices::read(&settings.home, settings.lang)?,
-        false => LocalPrices::open(&settings.home, settings.lang)?,
+        true => LocalPrices::read(&place)?,
+        false => LocalPrices::open(&place)?,
     };
     let refresher = Arc::clone(prices.refresher());
     tokio::runtime::Builder::new_multi_thread()
@@ -459,19 +472,6 @@ pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printe
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pr_076_an_amount_is_converted_not_relabelled() {
-        let rates = [
-            json!({"from": "CNY", "to": "USD", "rate": "0.140845", "date": "2026-11-20", "decides": true}),
-            json!({"from": "USD", "to": "CNY", "rate": "7.10", "date": "2026-01-01", "decides": false}),
-        ];
-        let money: Money = "4.77 CNY".parse().unwrap();
-        let (converted, _) = convert(money, Currency::USD, &rates).unwrap();
-        assert_eq!(runwhere_pricing::four_decimals(converted.amount), "0.6718");
-        assert!(convert("1 USD".parse().unwrap(), Currency::CNY, &rates).is_err(), "too old");
-        assert!(convert("1 EUR".parse().unwrap(), Currency::CNY, &rates).is_err(), "no direction");
-    }
 
     #[test]
     fn ages_are_short() {

@@ -12,7 +12,7 @@ use release::{Release, left_behind, wait_for_release};
 
 use super::ids::Ceiling;
 use super::submit::{self, Order};
-use super::{describe, price, sync};
+use super::{describe, price, price_ceiling, sync};
 use crate::api::{ApiError, Client, View};
 use crate::args::RunArgs;
 use crate::diagnostics::Level;
@@ -146,7 +146,8 @@ impl Run<'_> {
 
     /// Shows what it would cost elsewhere, and syncs. Returns the id of the sync.
     async fn prepare(&self, client: &Client) -> Outcome<Option<String>> {
-        let quote = price::question(self.task, self.ceiling, RECOMMENDED, true)?;
+        let ceiling = price_ceiling::by_server(client, self.ceiling).await?;
+        let quote = price::question(self.task, &ceiling, RECOMMENDED, true);
         let answer = price::ask(client, &quote).await?;
         let nothing = View(&answer).list("recommendations").is_empty();
         if nothing

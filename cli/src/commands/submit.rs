@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::describe::{end_reason, original};
 use super::ids::Ceiling;
-use super::price;
+use super::{price, price_ceiling};
 use crate::api::{ApiError, Client, ServerError, View};
 use crate::args::SubmitArgs;
 use crate::failure::{Exit, Failure, Outcome};
@@ -111,7 +111,8 @@ impl Order<'_> {
             Wanted::Key(key) => body["offer_key"] = json!(key),
             Wanted::Code(code) => body["gpu_offer"] = json!(code),
             Wanted::GpuType(gpu) => {
-                let quote = price::question(self.task, self.ceiling, 1, true)?;
+                let ceiling = price_ceiling::by_server(client, self.ceiling).await?;
+                let quote = price::question(self.task, &ceiling, 1, true);
                 let chosen =
                     price::ask(client, &quote).await.map_err(|failure| match failure.exit {
                         Exit::Network => failure,

@@ -1,15 +1,14 @@
 //! The price service inside this process, for price commands without a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runwhere_model::{Currency, Lang, Money, OfferKey, ProviderId};
+use runwhere_broker::serve::{ConfigError, ServerConfig, listed};
+use runwhere_model::{Lang, OfferKey, ProviderId};
 use runwhere_pricing::{
     Audience, Change, FxTable, ImportOptions, ListRequest, Policy, PriceFolder, PriceOptions,
-    PriceService, Query, RefreshError, Refresher, TaskType,
+    PriceService, Query, Refresher, TaskType,
 };
-use runwhere_providers::http::{FolderCache, HttpClient};
-use runwhere_providers::sources::{SourceContext, public_settings, sources};
 use runwhere_providers::{Clock, OfferSource, SystemClock};
 use rust_decimal::Decimal;
 use serde::Serialize;
@@ -51,6 +50,43 @@ pub struct Question {
     pub disk_gib: Option<u32>,
 }
 
+/// Where the prices of this machine are, and by which settings.
+#[derive(Clone, Debug)]
+pub struct Place {
+    home: PathBuf,
+    config: PathBuf,
+    lang: Lang,
+}
+
+impl Place {
+    /// Prices below `home`; settings of a server in `config`, without it those of the server below
+    /// `home`, where there is one.
+    ///
+    /// # Errors
+    /// Exit code 2 for a file that is not there.
+    pub fn new(home: &Path, config: Option<&Path>, lang: Lang) -> Outcome<Self> {
+        if let Some(path) = config.filter(|path| !path.is_file()) {
+            let text = texts::price_settings_missing(path.display());
+            return Err(Failure::usage("server_config", text));
+        }
+        let own = || home.join("server").join("config.toml");
+        let config = config.map_or_else(own, Path::to_owned);
+        Ok(Self { home: home.to_owned(), config, lang })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.join("prices")
+    }
+
+    fn settings(&self) -> Outcome<ServerConfig> {
+        ServerConfig::read(&self.config).map_err(refused)
+    }
+}
+
+fn refused(error: ConfigError) -> Failure {
+    Failure::usage("server_config", texts::price_settings(error))
+}
+
 /// The prices of this machine: those that come with this program, and what was imported or read into the
 /// price folder.
 #[derive(Debug)]
@@ -64,38 +100,40 @@ impl LocalPrices {
     /// Reads them; where there is no folder, none is made.
     ///
     /// # Errors
-    /// Exit code 1 when the folder cannot be read.
-    pub fn read(home: &Path, lang: Lang) -> Outcome<Self> {
-        let folder = home.join("prices");
-        Self::with(folder.exists().then_some(folder.as_path()), Vec::new(), lang)
+    /// Exit code 1 when the folder cannot be read, 2 for settings that cannot be used.
+    pub fn read(place: &Place) -> Outcome<Self> {
+        let folder = place.folder();
+        let config = place.settings()?;
+        Self::with(folder.exists().then_some(folder.as_path()), &config, Vec::new(), place.lang)
     }
 
-    /// Opens them for writing, with the price lists that need no account as sources.
+    /// Opens them for writing, with the price lists that need no account and the settings' sources.
     ///
     /// # Errors
-    /// Exit code 1 when the folder cannot be made or read.
-    pub fn open(home: &Path, lang: Lang) -> Outcome<Self> {
-        let folder = home.join("prices");
-        let client = HttpClient::new()
-            .map_err(|error| Failure::other("prices_client", texts::price_answer(error)))?;
-        let context = SourceContext {
-            client: &client,
-            clock: Arc::new(SystemClock),
-            cache: Arc::new(FolderCache::new(folder.join("pages"))),
-            env: &|name| std::env::var(name).ok(),
-        };
-        let listed = sources(&public_settings(), &context, &super::sources::foreign())
-            .map_err(|error| Failure::other("prices_source", texts::price_answer(error)))?;
-        Self::with(Some(&folder), listed, lang)
+    /// Exit code 1 when the folder cannot be made or read, 2 for settings that cannot be used.
+    pub fn open(place: &Place) -> Outcome<Self> {
+        let mut config = place.settings()?;
+        config.prices.public = true;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let listed = listed(&config, &place.config, &place.home, &clock, super::sources::foreign())
+            .map_err(refused)?;
+        Self::with(Some(&place.folder()), &config, listed, place.lang)
     }
 
-    fn with(folder: Option<&Path>, listed: Vec<Arc<dyn OfferSource>>, lang: Lang) -> Outcome<Self> {
+    fn with(
+        folder: Option<&Path>,
+        config: &ServerConfig,
+        listed: Vec<Arc<dyn OfferSource>>,
+        lang: Lang,
+    ) -> Outcome<Self> {
         let kept = folder.is_some();
         let folder = folder
             .map(PriceFolder::open)
             .transpose()
             .map_err(|error| Failure::other("prices_folder", texts::price_answer(error)))?;
-        let options = PriceOptions { folder, ..PriceOptions::default() };
+        let fx = FxTable::new(&config.fx)
+            .map_err(|error| Failure::usage("server_config", texts::price_settings(error)))?;
+        let options = PriceOptions { folder, fx, ..PriceOptions::default() };
         let service = Arc::new(PriceService::new(Arc::new(SystemClock), options));
         Ok(Self { refresher: Arc::new(Refresher::new(service, listed)), lang, kept })
     }
@@ -222,10 +260,9 @@ impl LocalPrices {
         let outcomes = match provider {
             None => self.refresher.refresh_all().await,
             Some(name) => {
-                let id = ProviderId::new(name)
-                    .map_err(|_| unknown_source(&RefreshError::Unknown(name.to_owned())))?;
+                let id = ProviderId::new(name).map_err(|_| unknown_source(name))?;
                 let outcome = self.refresher.refresh(&id).await;
-                vec![(id, outcome.map_err(|error| unknown_source(&error))?)]
+                vec![(id, outcome.map_err(|_| unknown_source(name))?)]
             }
         };
         let mut items = Vec::new();
@@ -298,23 +335,9 @@ impl LocalPrices {
     }
 }
 
-fn unknown_source(error: &RefreshError) -> Failure {
-    Failure::usage("source_unknown", texts::price_source_unknown(error))
+fn unknown_source(name: &str) -> Failure {
+    Failure::usage("source_unknown", texts::price_source_unknown(name))
         .hint(texts::price_source_unknown_hint())
-}
-
-/// A price ceiling in CNY, as quotes want it. The rate must be fresh enough to decide by.
-///
-/// # Errors
-/// Exit code 2 when there is no rate, or only an old one.
-pub fn ceiling_in_cny(ceiling: Money) -> Outcome<Decimal> {
-    FxTable::bundled()
-        .decide(ceiling, Currency::CNY, SystemClock.now())
-        .map(|converted| converted.money.amount)
-        .map_err(|error| {
-            Failure::usage("price_currency", texts::price_no_rate(ceiling.currency.code(), error))
-                .hint(texts::price_no_rate_hint())
-        })
 }
 
 fn json(answer: &impl Serialize) -> Outcome<Value> {

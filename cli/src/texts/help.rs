@@ -335,6 +335,11 @@ pub const HELP: &[HelpEntry] = &[
         "Take this provider's next reading as it comes",
     ),
     row(
+        "price refresh --config",
+        "没有服务器时：使用这个设置文件中的价格来源和汇率（默认 <home>/server/config.toml，如果存在）",
+        "Without a server: price sources and rates of this settings file (default: <home>/server/config.toml, where there is one)",
+    ),
+    row(
         "price refresh --strict",
         "有来源异常或过期时以退出码 1 结束",
         "End with exit code 1 where a source is in trouble or too old",
@@ -345,7 +350,7 @@ pub const HELP: &[HelpEntry] = &[
         "Price changes of an offer",
         "runwhere price history azure/eastus/-/spot/Standard_NC24ads_A100_v4",
     ),
-    row("price history <offer>", "SKU KEY", "SKU KEY"),
+    row("price history <offer>", "SKU KEY 或代码", "SKU KEY or code"),
     row("price history --limit", "最多 N 条", "At most N changes"),
     with(
         "price diff",
@@ -391,6 +396,11 @@ pub const HELP: &[HelpEntry] = &[
         "runwhere price serve\nrunwhere price serve --listen 127.0.0.1:9000 --offline",
     ),
     row("price serve --listen", "监听地址", "Address to listen on"),
+    row(
+        "price serve --config",
+        "服务器的设置文件，其中的价格来源和汇率生效（默认 <home>/server/config.toml，如果存在）",
+        "A server's settings, whose price sources and rates count (default: <home>/server/config.toml, where there is one)",
+    ),
     row("price serve --offline", "不读取网上的价格", "Read no prices from the network"),
     with(
         "login",

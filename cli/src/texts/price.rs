@@ -63,6 +63,16 @@ texts! {
     price_none_within(ceiling) "没有不超过 {ceiling}/hr 的 Offer" "No offer costs at most {ceiling}/hr";
     /// Remedy for [`price_none_within`].
     price_none_within_hint() "提高 --max-price，或允许抢占式实例" "Raise --max-price, or allow spot offers";
+    /// What the cheapest offer costs.
+    price_cheapest(price, currency, key) "最便宜的是 {key}：--max-price \"{price} {currency}\"" "The cheapest is {key}: --max-price \"{price} {currency}\"";
+    /// Filters that nothing fits.
+    price_filters_hint() "放宽 --provider、--region 或 --country；runwhere price list 列出各平台和地域的 Offer" "Widen --provider, --region or --country; runwhere price list shows the offers of all";
+    /// A provider without offers that fit.
+    price_provider_hint(provider) "runwhere price sources 列出有价格的平台（{provider} 是否拼写正确）" "runwhere price sources shows the providers that have prices (is {provider} spelt right?)";
+    /// Bad currency.
+    price_currency_invalid(error) "货币无效：{error}" "The currency is not valid: {error}";
+    /// No states.
+    price_no_states() "还没有保存价格快照：导入或读取价格、询价后会保存" "No states of prices are kept yet: imports, readings and quotes keep them";
     /// No offer matches.
     price_no_match() "没有匹配的 Offer" "No offer matches";
     /// Unknown model.
@@ -77,6 +87,10 @@ texts! {
     price_no_rate_hint() "以 CNY 给出 --max-price" "Give --max-price in CNY";
     /// The answer cannot be made.
     price_answer(error) "无法生成比价结果（{error}）" "The prices cannot be shown ({error})";
+    /// Settings of price sources or rates.
+    price_settings(error) "价格来源或汇率的设置无法使用：{error}" "The settings of price sources or rates cannot be used: {error}";
+    /// No settings there.
+    price_settings_missing(path) "没有设置文件 {path}" "There is no settings file {path}";
     /// Cell.
     price_can_launch() "是" "yes";
     /// Cell.

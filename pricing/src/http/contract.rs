@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Extension, Query as UrlQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use runwhere_model::{BillingModel, GpuCount, Lang, Stock, parse_decimal};
@@ -14,6 +14,8 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::answers::Answers;
+use super::beside::beside;
 use super::richer::{has, validator};
 use crate::catalogue::Audience;
 use crate::quote::{Policy, Query, TaskType};
@@ -25,17 +27,25 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// `GET /api/v1/comparison/summary`, `POST /api/v1/comparison/quote`, `GET /api/v1/offers`.
 pub(super) fn routes(service: Arc<PriceService>) -> Router {
+    let asked = Asked { service, answers: Arc::default() };
     Router::new()
         .route("/api/v1/comparison/summary", get(summary))
         .route("/api/v1/comparison/quote", post(quote))
         .route("/api/v1/offers", get(offers))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(service)
+        .with_state(asked)
+}
+
+/// What these routes share.
+#[derive(Clone, Debug)]
+struct Asked {
+    service: Arc<PriceService>,
+    answers: Arc<Answers>,
 }
 
 /// An answer with its validator, or 304 where the caller has it.
 fn validated(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Response) -> Response {
-    let value = axum::http::HeaderValue::from_str(tag);
+    let value = HeaderValue::from_str(tag);
     let mut response = match has(headers, tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => answer(),
@@ -47,18 +57,19 @@ fn validated(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Response) 
 }
 
 async fn summary(
-    State(service): State<Arc<PriceService>>,
+    State(Asked { service, .. }): State<Asked>,
     audience: Option<Extension<Audience>>,
     headers: HeaderMap,
 ) -> Response {
     let audience = audience_of(audience);
     let question = format!("summary {audience:?}");
     let tag = validator(service.catalogue().state_id(), &question, service.now());
-    validated(&headers, &tag, || Json(service.summary(audience)).into_response())
+    beside(move || validated(&headers, &tag, || Json(service.summary(audience)).into_response()))
+        .await
 }
 
 async fn offers(
-    State(service): State<Arc<PriceService>>,
+    State(Asked { service, .. }): State<Asked>,
     audience: Option<Extension<Audience>>,
     headers: HeaderMap,
     UrlQuery(parameters): UrlQuery<Vec<(String, String)>>,
@@ -67,18 +78,21 @@ async fn offers(
     let audience = audience_of(audience);
     let question = format!("offers {audience:?} {lang:?} {parameters:?}");
     let tag = validator(service.catalogue().state_id(), &question, service.now());
-    validated(&headers, &tag, || {
-        let page =
-            list_request(&parameters).and_then(|request| service.list(&request, audience, lang));
-        match page {
-            Ok(page) => Json(page).into_response(),
-            Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
-        }
+    beside(move || {
+        validated(&headers, &tag, || {
+            let page = list_request(&parameters)
+                .and_then(|request| service.list(&request, audience, lang));
+            match page {
+                Ok(page) => Json(page).into_response(),
+                Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
+            }
+        })
     })
+    .await
 }
 
 async fn quote(
-    State(service): State<Arc<PriceService>>,
+    State(Asked { service, answers }): State<Asked>,
     audience: Option<Extension<Audience>>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -88,13 +102,31 @@ async fn quote(
         let error = RequestError::new("body", Problem::TooLarge);
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &error, lang);
     };
-    match quote_request(&body) {
-        Ok((gpu_model, query)) => {
-            let query = Query { audience: audience_of(audience), ..query };
-            Json(service.quote_named(gpu_model.as_deref(), query, lang)).into_response()
-        }
-        Err(error) => refuse(StatusCode::BAD_REQUEST, &error, lang),
+    let audience = audience_of(audience);
+    let (catalogue, as_of) = (service.catalogue(), service.quote_instant());
+    let question = (lang, audience, body);
+    if let Some(reply) = answers.get(catalogue.state_id(), as_of, &question) {
+        return json_bytes(reply);
     }
+    let (gpu_model, query) = match quote_request(&question.2) {
+        Ok((gpu_model, query)) => (gpu_model, Query { audience, ..query }),
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error, lang),
+    };
+    // The first quote of a state writes it down, and a question about all models looks at all.
+    let long = gpu_model.is_none() || !service.is_kept(&catalogue);
+    let answer = move || {
+        service.keep_for_quotes(&catalogue);
+        let reply = service.quote_in(&catalogue, gpu_model.as_deref(), query, lang, as_of);
+        let reply = Bytes::from(serde_json::to_vec(&reply).unwrap_or_default());
+        answers.put(catalogue.state_id(), as_of, question, reply.clone());
+        json_bytes(reply)
+    };
+    if long { beside(answer).await } else { answer() }
+}
+
+fn json_bytes(body: Bytes) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
 }
 
 pub(super) async fn method_not_allowed(headers: HeaderMap) -> Response {

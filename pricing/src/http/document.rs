@@ -82,6 +82,7 @@ pub(super) fn openapi() -> Value {
                 parameters.extend([text("from", "State id"), text("to", "State id; the present one without")]);
                 parameters
             }),
+            "/api/v1/prices/openapi.json": read("This document", Vec::new()),
             "/api/v1/prices/fx": read("Exchange rates in force", Vec::new()),
             "/api/v1/prices/quarantine": read("Prices that wait for a decision", Vec::new()),
             "/api/v1/prices/quarantine/decide": write("Accepts or turns down a price", json!({

@@ -2,6 +2,8 @@
 //! told by an [`Audience`](crate::Audience) in the request's extensions, put there by whoever checks
 //! credentials, and who may decide about prices by an [`Operator`].
 
+mod answers;
+mod beside;
 mod contract;
 mod document;
 mod metrics;
@@ -11,6 +13,9 @@ mod standalone;
 use std::sync::Arc;
 
 use axum::Router;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 
 use crate::refresh::Refresher;
 use crate::service::PriceService;
@@ -40,7 +45,10 @@ pub fn router_with(refresher: Arc<Refresher>) -> Router {
 }
 
 fn routes(served: Served) -> Router {
+    // Lists shrink tenfold; what fits a packet is not worth it.
+    let large = SizeAbove::new(1400);
     contract::routes(served.service.clone())
         .merge(richer::routes(served))
         .method_not_allowed_fallback(contract::method_not_allowed)
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large))
 }

@@ -12,6 +12,7 @@ use runwhere_model::{Lang, OfferKey, ProviderId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::beside::beside;
 use super::contract::{audience_of, envelope, lang_of};
 use super::document::openapi;
 use super::{Operator, Served};
@@ -90,7 +91,8 @@ async fn quote_again(
             ("该报价含账号价格，需要登录", "this quote has account prices and needs a token");
         return refuse(StatusCode::UNAUTHORIZED, lang, zh, en, json!({}));
     }
-    match served.service.replay(&quote) {
+    let service = Arc::clone(&served.service);
+    match beside(move || service.replay(&quote)).await {
         Some(quote) => Json(QuoteReply::new(&quote, lang)).into_response(),
         None => {
             let zh = "该报价的价格快照已不再保留，请重新询价";
@@ -197,7 +199,8 @@ async fn changes(
         let (zh, en) = ("账号价格需要登录", "account prices need a token");
         return refuse(StatusCode::UNAUTHORIZED, lang, zh, en, json!({}));
     }
-    match served.service.changes(&provider) {
+    let service = Arc::clone(&served.service);
+    match beside(move || service.changes(&provider)).await {
         Ok(mut all) => {
             if let Some(Ok(key)) = key {
                 all.retain(|change| change.offer_key == key);
@@ -216,7 +219,8 @@ fn unreadable(lang: Lang, error: &std::io::Error) -> Response {
 }
 
 async fn states(State(served): State<Served>, headers: HeaderMap) -> Response {
-    match served.service.states() {
+    let service = Arc::clone(&served.service);
+    match beside(move || service.states()).await {
         Ok(states) => {
             let items: Vec<Value> = states
                 .into_iter()
@@ -236,25 +240,34 @@ async fn diff(
     UrlQuery(parameters): Parameters,
 ) -> Response {
     let lang = lang_of(&headers);
-    let state = |name: &str| match parameter(&parameters, name) {
-        None if name == "to" => Some(served.service.catalogue()),
-        id => served.service.state(id?),
-    };
-    let (Some(from), Some(to)) = (state("from"), state("to")) else {
+    let service = Arc::clone(&served.service);
+    let named = ["from", "to"].map(|name| parameter(&parameters, name).map(str::to_owned));
+    let states = beside(move || {
+        let [from, to] = named;
+        let to = to.map_or_else(|| Some(service.catalogue()), |id| service.state(&id))?;
+        Some((service.state(&from?)?, to))
+    });
+    let Some((from, to)) = states.await else {
         let zh = "from、to：没有这样的价格快照，可用 /api/v1/prices/states 查看";
         let en = "from, to: no such state of prices is kept; /api/v1/prices/states lists them";
         return refuse(StatusCode::NOT_FOUND, lang, zh, en, json!({"field": "from"}));
     };
-    let mut changes = to.changes_since(&from);
-    if audience_of(audience) == Audience::Public {
-        let listed = |change: &Change| {
-            let kind = |catalogue: &crate::Catalogue| {
-                catalogue.get(&change.offer_key).map(|entry| entry.offer.price.kind)
+    let listed = audience_of(audience) == Audience::Public;
+    let (of, since) = (Arc::clone(&to), Arc::clone(&from));
+    let changes = beside(move || {
+        let mut changes = of.changes_since(&since);
+        if listed {
+            let public = |change: &Change| {
+                let kind = |catalogue: &crate::Catalogue| {
+                    catalogue.get(&change.offer_key).map(|entry| entry.offer.price.kind)
+                };
+                kind(&of).or_else(|| kind(&since)) != Some(runwhere_model::PriceKind::Account)
             };
-            kind(&to).or_else(|| kind(&from)) != Some(runwhere_model::PriceKind::Account)
-        };
-        changes.retain(listed);
-    }
+            changes.retain(public);
+        }
+        changes
+    })
+    .await;
     let ends = json!({"from": from.state_id(), "to": to.state_id()});
     change_page(changes, &parameters, lang, ends)
 }
@@ -344,17 +357,19 @@ async fn decide(
     bytes: Bytes,
 ) -> Response {
     let lang = lang_of(&headers);
-    match asked::<Decision>(&served, operator, &bytes, lang) {
-        Ok((refresher, decision)) => match refresher.decide(&decision.offer_key, decision.accept) {
-            Ok(()) => Json(json!({"offer_key": decision.offer_key, "accepted": decision.accept}))
-                .into_response(),
-            Err(error) => {
-                let zh = "没有等待处理的价格";
-                let en = crate::rows::plain(&error.to_string());
-                refuse(StatusCode::NOT_FOUND, lang, zh, &en, json!({"field": "offer_key"}))
-            }
-        },
-        Err(response) => *response,
+    let (refresher, decision) = match asked::<Decision>(&served, operator, &bytes, lang) {
+        Ok((refresher, decision)) => (Arc::clone(refresher), decision),
+        Err(response) => return *response,
+    };
+    let Decision { offer_key, accept } = decision;
+    let key = offer_key.clone();
+    match beside(move || refresher.decide(&key, accept)).await {
+        Ok(()) => Json(json!({"offer_key": offer_key, "accepted": accept})).into_response(),
+        Err(error) => {
+            let zh = "没有等待处理的价格";
+            let en = crate::rows::plain(&error.to_string());
+            refuse(StatusCode::NOT_FOUND, lang, zh, &en, json!({"field": "offer_key"}))
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{ImportError, ImportOptions, Imported, Layout};
 type Models = HashMap<(String, Option<u64>), Option<GpuModelId>>;
 
 pub(super) fn read(
-    table: Table,
+    table: Table<'_>,
     provider: ProviderId,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {

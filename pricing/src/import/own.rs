@@ -10,7 +10,7 @@ use super::table::{Row, Table};
 use super::{ImportError, ImportOptions, Imported, Layout};
 use crate::snapshot::gpu_of;
 
-pub(super) fn read(table: Table, options: &ImportOptions) -> Result<Imported, ImportError> {
+pub(super) fn read(table: Table<'_>, options: &ImportOptions) -> Result<Imported, ImportError> {
     let mut imported = Imported {
         layout: Layout::Own,
         offers: Vec::new(),

@@ -40,16 +40,19 @@ pub(super) struct File<'o> {
     pub(super) options: &'o ImportOptions,
     /// `MemoryGiB` may be the memory of the GPUs.
     gpu_memory_column: bool,
-    models: HashMap<(String, Option<u64>), Option<GpuModelId>>,
+    models: HashMap<String, Vec<(Option<u64>, Option<GpuModelId>)>>,
 }
 
 impl File<'_> {
     pub(super) fn model(&mut self, name: &str, memory_mib: Option<u64>) -> Option<GpuModelId> {
-        let key = (name.to_owned(), memory_mib);
-        *self
-            .models
-            .entry(key)
-            .or_insert_with(|| GpuModel::named(name, memory_mib).map(|model| model.id))
+        let known = self.models.get(name).and_then(|known| {
+            known.iter().find(|(memory, _)| *memory == memory_mib).map(|(_, gpu)| *gpu)
+        });
+        known.unwrap_or_else(|| {
+            let gpu = GpuModel::named(name, memory_mib).map(|model| model.id);
+            self.models.entry(name.to_owned()).or_default().push((memory_mib, gpu));
+            gpu
+        })
     }
 
     pub(super) fn offer(
@@ -90,7 +93,7 @@ impl File<'_> {
 }
 
 pub(super) fn read(
-    table: Table,
+    table: Table<'_>,
     provider: ProviderId,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
@@ -119,7 +122,8 @@ pub(super) fn read(
     };
     let mut imported = Imported {
         layout: Layout::SkyPilot,
-        offers: Vec::new(),
+        // On demand and spot.
+        offers: Vec::with_capacity(table.room() * 2),
         rejected: Vec::new(),
         without_gpu: 0,
         rows: 0,
@@ -216,8 +220,8 @@ pub(super) fn mebibytes(cell: &str, column: &str) -> Result<Option<u64>, String>
 }
 
 fn cells(row: &Row<'_>, file: &mut File<'_>, number: Decimal) -> Result<Cells, String> {
-    let provider = file.provider.as_str().to_owned();
-    let provider = provider.as_str();
+    let owner = file.provider.clone();
+    let provider = owner.as_str();
     let instance_type = row.get("InstanceType").to_owned();
     let mut marks = file.marks;
     let mut details = OfferDetails::default();
@@ -391,8 +395,9 @@ fn number(text: &str) -> bool {
 
 /// The first `SizeInMiB` of a `GpuInfo`, whatever it is written in (six syntaxes are seen).
 fn size_in_mib(info: &str) -> Option<u64> {
-    let lower = info.to_ascii_lowercase();
-    let after = &lower[lower.find("sizeinmib")? + "sizeinmib".len()..];
+    const FIELD: &str = "SizeInMiB";
+    let at = info.find(FIELD).or_else(|| info.to_ascii_lowercase().find("sizeinmib"))?;
+    let after = info.get(at + FIELD.len()..)?;
     let digits = after.find(|c: char| c.is_ascii_digit())?;
     // Only quotes, colons, equals signs and blanks may stand between.
     let between = after[..digits].chars().all(|c| matches!(c, '\'' | '"' | ':' | '=' | ' '));

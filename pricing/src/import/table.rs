@@ -1,39 +1,55 @@
 //! A CSV file whose cells are asked for by the name of their column.
 
-use std::collections::HashMap;
-
 use super::ImportError;
 
-pub(super) struct Table {
-    columns: HashMap<String, usize>,
-    pub(super) reader: csv::Reader<std::io::Cursor<Vec<u8>>>,
+pub(super) struct Table<'b> {
+    columns: Columns,
+    pub(super) reader: csv::Reader<&'b [u8]>,
+    lines: usize,
+}
+
+/// The names of the columns. There are a dozen: looking through them is quicker than hashing.
+struct Columns(Vec<Box<str>>);
+
+impl Columns {
+    /// The place of a column; the last one of a name that stands twice.
+    fn place(&self, name: &str) -> Option<usize> {
+        self.0.iter().rposition(|column| **column == *name)
+    }
 }
 
 /// One row.
 pub(super) struct Row<'a> {
-    columns: &'a HashMap<String, usize>,
+    columns: &'a Columns,
     pub(super) record: &'a csv::StringRecord,
 }
 
-impl Table {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, ImportError> {
+/// No table has more rows than room is made for at once: a file of line ends must not take all memory.
+const MOST_ROOM: usize = 100_000;
+
+impl<'b> Table<'b> {
+    pub(super) fn read(bytes: &'b [u8]) -> Result<Self, ImportError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(bytes);
-        let mut reader = csv::ReaderBuilder::new()
-            .flexible(true)
-            .from_reader(std::io::Cursor::new(bytes.to_vec()));
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).buffer_capacity(64 * 1024).from_reader(bytes);
         let header = reader.headers().map_err(|error| ImportError::Csv(error.to_string()))?;
-        let columns =
-            header.iter().enumerate().map(|(at, name)| (name.trim().to_owned(), at)).collect();
-        Ok(Self { columns, reader })
+        let columns = Columns(header.iter().map(|name| name.trim().into()).collect());
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        Ok(Self { columns, reader, lines })
+    }
+
+    /// For how many rows it is worth to make room.
+    pub(super) fn room(&self) -> usize {
+        self.lines.min(MOST_ROOM)
     }
 
     pub(super) fn has(&self, column: &str) -> bool {
-        self.columns.contains_key(column)
+        self.columns.place(column).is_some()
     }
 
     /// Whether one column stands before another.
     pub(super) fn before(&self, one: &str, other: &str) -> bool {
-        match (self.columns.get(one), self.columns.get(other)) {
+        match (self.columns.place(one), self.columns.place(other)) {
             (Some(one), Some(other)) => one < other,
             _ => false,
         }
@@ -66,7 +82,7 @@ impl Table {
 impl<'a> Row<'a> {
     /// A cell without blanks around it; empty where the column or the cell is not there.
     pub(super) fn get(&self, column: &str) -> &'a str {
-        self.columns.get(column).and_then(|at| self.record.get(*at)).unwrap_or("").trim()
+        self.columns.place(column).and_then(|at| self.record.get(at)).unwrap_or("").trim()
     }
 
     /// The row for a message.

@@ -5,6 +5,7 @@
 //! with what is wrong. Single prices that jump are quarantined: the last price is served until an
 //! operator decides. No source waits for another.
 
+mod desk;
 mod runner;
 mod stage;
 mod state;

@@ -1,28 +1,25 @@
 //! The runner: reads due sources, one flight each.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use moka::future::Cache;
-use runwhere_model::{OfferKey, OfferScope, OfferSheet, PriceKind, ProviderId};
+use runwhere_model::{OfferKey, OfferScope, PriceKind, ProviderId};
 use runwhere_providers::OfferSource;
 
 use serde::Serialize;
 
-use super::stage::{Staged, stage};
+use super::desk::Desk;
 use super::state::{NotDue, SourceState, SourceStatus, Verdict};
 use crate::catalogue::Trouble;
-use crate::history::changes;
 use crate::service::PriceService;
 use crate::shard::{Limits, Shard};
 
 /// How often sources are looked through for one that is due.
 const LOOK: Duration = Duration::from_secs(10);
-/// The present state is written at least this often while only reading times change.
-const SAVE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What came of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -61,11 +58,10 @@ pub enum RefreshError {
 pub struct Refresher {
     service: Arc<PriceService>,
     sources: BTreeMap<ProviderId, Arc<dyn OfferSource>>,
-    states: Mutex<BTreeMap<ProviderId, SourceState>>,
+    desk: Arc<Desk>,
     /// Attempts that are under way: who asks meanwhile gets the same outcome. Nothing stays in it,
     /// so that its own clock plays no part.
     flights: Cache<ProviderId, Arc<Outcome>>,
-    saved_at: Mutex<Option<Timestamp>>,
 }
 
 impl Refresher {
@@ -87,13 +83,8 @@ impl Refresher {
                 service.remove_sheet(shard.provider());
             }
         }
-        Self {
-            service,
-            sources,
-            states: Mutex::new(states),
-            flights: Cache::new(1024),
-            saved_at: Mutex::new(None),
-        }
+        let desk = Arc::new(Desk::new(Arc::clone(&service), states));
+        Self { service, sources, desk, flights: Cache::new(1024) }
     }
 
     /// The service that is kept fresh.
@@ -102,7 +93,7 @@ impl Refresher {
     }
 
     fn states(&self) -> MutexGuard<'_, BTreeMap<ProviderId, SourceState>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.states()
     }
 
     /// Reads every source that is due, all at once.
@@ -114,7 +105,7 @@ impl Refresher {
         let outcomes: Vec<_> = join_all(all).await.into_iter().flatten().collect();
         let tried = |(_, outcome): &(ProviderId, Outcome)| !matches!(outcome, Outcome::NotTried(_));
         if outcomes.iter().any(tried) {
-            self.save(outcomes.iter().any(|(_, outcome)| changed(outcome)));
+            self.save(outcomes.iter().any(|(_, outcome)| changed(outcome))).await;
         }
         outcomes
     }
@@ -125,7 +116,7 @@ impl Refresher {
             .flight(provider, true)
             .await
             .ok_or_else(|| RefreshError::Unknown(provider.to_string()))?;
-        self.save(changed(&outcome));
+        self.save(changed(&outcome)).await;
         Ok(outcome.as_ref().clone())
     }
 
@@ -136,7 +127,7 @@ impl Refresher {
             outcome.map(|outcome| (provider.clone(), outcome.as_ref().clone()))
         });
         let outcomes = join_all(all).await.into_iter().flatten().collect();
-        self.save(true);
+        self.save(true).await;
         outcomes
     }
 
@@ -167,7 +158,7 @@ impl Refresher {
             }
             state.begin(now);
         }
-        let last = self.live(provider);
+        let last = self.desk.live(provider);
         // After a decision "unchanged" would leave out what was decided about.
         let decided = self.states().get(provider).is_some_and(|state| state.reread);
         let validator = last
@@ -176,98 +167,27 @@ impl Refresher {
             .and_then(|shard| shard.validator().map(str::to_owned));
         let scope = OfferScope { validator, ..OfferScope::default() };
         let read = source.offers(&scope).await;
-        let now = self.service.now();
-        let sheet = match read {
-            Ok(sheet) => sheet,
-            Err(error) => {
-                tracing::warn!(%provider, %error, "Prices could not be read; the last ones stay");
-                let trouble = Trouble::Failing { reason: error.to_string() };
-                let after = error.retry_after.and_then(|d| SignedDuration::try_from(d).ok());
-                return self.kept(provider, trouble, after, now);
-            }
-        };
-        let unchanged = sheet.unchanged;
-        let staged = {
-            let mut states = self.states();
-            let state = states.entry(provider.clone()).or_default();
-            stage(last.as_deref(), sheet, &terms, state, now)
-        };
-        match staged {
-            Staged::Refuse(reason) => {
-                tracing::warn!(%provider, reason, "A reading of prices is not believable; the last ones stay");
-                self.kept(provider, Trouble::Refused { reason }, None, now)
-            }
-            Staged::Take(sheet) => {
-                let limits = Limits {
-                    max_age: signed(terms.max_age),
-                    spot_max_age: signed(terms.spot_max_age),
-                };
-                self.take(provider, sheet, limits, last.as_deref(), unchanged, now)
-            }
-        }
-    }
-
-    fn live(&self, provider: &ProviderId) -> Option<Arc<Shard>> {
-        self.service.catalogue().shard(provider).filter(|shard| shard.is_live()).cloned()
-    }
-
-    fn take(
-        &self,
-        provider: &ProviderId,
-        sheet: OfferSheet,
-        limits: Limits,
-        last: Option<&Shard>,
-        unchanged: bool,
-        now: Timestamp,
-    ) -> Outcome {
-        let complete = sheet.complete;
-        let trouble = (!complete).then_some(Trouble::Partial { gaps: sheet.gaps.len() });
-        self.service.take_sheet(provider, sheet, Some(limits), trouble.clone());
-        self.states().entry(provider.clone()).or_default().taken(trouble, now);
-        if unchanged {
-            return Outcome::Unchanged;
-        }
-        let new = self.live(provider);
-        let same = match (last, new.as_deref()) {
-            (Some(last), Some(new)) => last.content() == new.content(),
-            _ => false,
-        };
-        let changed = if same { Vec::new() } else { changes(last, new.as_deref()) };
-        // The first reading is no change.
-        if last.is_some() {
-            self.service.note_changes(provider, &changed);
-        }
-        let rows = new.map_or(0, |shard| shard.len());
-        Outcome::Taken { rows, changed: changed.len(), complete }
-    }
-
-    fn kept(
-        &self,
-        provider: &ProviderId,
-        trouble: Trouble,
-        retry_after: Option<SignedDuration>,
-        now: Timestamp,
-    ) -> Outcome {
-        self.service.set_trouble(provider, Some(trouble.clone()));
-        let mut states = self.states();
-        states.entry(provider.clone()).or_default().failed(trouble.clone(), retry_after, now);
-        Outcome::Kept(trouble)
+        // Judging and ordering many rows takes a processor a while, and questions must not wait for it.
+        let (desk, id) = (Arc::clone(&self.desk), provider.clone());
+        let judged =
+            tokio::task::spawn_blocking(move || desk.judge(&id, &terms, last.as_deref(), read));
+        judged.await.unwrap_or_else(|error| {
+            tracing::error!(%provider, %error, "A reading of prices could not be judged; the last ones stay");
+            let reason = "the reading could not be judged".to_owned();
+            self.desk.kept(provider, Trouble::Failing { reason }, None)
+        })
     }
 
     /// Keeps the present prices on disk, as after an import.
     pub fn keep(&self) {
-        self.save(true);
+        self.desk.save(true);
     }
 
-    /// Keeps the state on disk where something changed, or where that was long ago.
-    fn save(&self, changed: bool) {
-        let now = self.service.now();
-        let mut saved = self.saved_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = saved.is_none_or(|at| now.duration_since(at) >= SAVE);
-        if changed || due {
-            let states = self.states().clone();
-            self.service.save(&states);
-            *saved = Some(now);
+    /// Keeps the state on disk, away from the threads that answer.
+    async fn save(&self, changed: bool) {
+        let desk = Arc::clone(&self.desk);
+        if let Err(error) = tokio::task::spawn_blocking(move || desk.save(changed)).await {
+            tracing::error!(%error, "The prices could not be kept on disk");
         }
     }
 
@@ -315,7 +235,7 @@ impl Refresher {
                 (state.taken_at, state.reread) = (None, true);
             }
         }
-        self.save(true);
+        self.desk.save(true);
         Ok(())
     }
 
@@ -338,10 +258,6 @@ fn changed(outcome: &Outcome) -> bool {
         Outcome::Kept(_) => true,
         Outcome::Unchanged | Outcome::NotTried(_) => false,
     }
-}
-
-fn signed(duration: Duration) -> SignedDuration {
-    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 fn status(

@@ -57,12 +57,36 @@ pub(crate) struct Bucket {
 }
 
 /// The order of all rows and its buckets.
+///
+/// A question meets thousands of buckets and wants few of them, so what it is cut by stands beside them in
+/// small tables that fit into few lines of a cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     pub(super) order: Vec<u32>,
     pub(super) buckets: Vec<Bucket>,
-    /// Buckets of a model, of list prices and of account prices.
-    by_gpu: [Vec<(u32, u32)>; 2],
+    /// The region of each bucket.
+    regions: Vec<Symbol>,
+    /// The buckets of one model, form and count.
+    counts: Vec<Count>,
+    /// What a model has, of list prices and of account prices.
+    by_gpu: [Vec<OfGpu>; 2],
+}
+
+/// Adjoining buckets of one model, form and count of GPUs.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    form: bool,
+    /// Whole GPUs; 0 = a share of one.
+    gpus: u32,
+    buckets: (u32, u32),
+    rows: u32,
+}
+
+/// Where a model's buckets and counts lie.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfGpu {
+    buckets: (u32, u32),
+    counts: (u32, u32),
 }
 
 impl Index {
@@ -101,20 +125,25 @@ impl Index {
                 }),
             }
         }
+        let regions = buckets.iter().map(|bucket| bucket.class.region).collect();
+        let counts = counts(&buckets);
         let mut by_gpu = [Vec::new(), Vec::new()];
         let models = GpuModel::all().len();
-        for (account, ranges) in by_gpu.iter_mut().enumerate() {
-            ranges.resize(models, (0, 0));
-            for (gpu, range) in ranges.iter_mut().enumerate() {
+        for (account, places) in by_gpu.iter_mut().enumerate() {
+            places.resize(models, OfGpu::default());
+            for (gpu, place) in places.iter_mut().enumerate() {
                 let of = |bucket: &Bucket| {
                     (usize::from(bucket.class.account), usize::from(bucket.class.gpu))
                 };
-                let start = buckets.partition_point(|bucket| of(bucket) < (account, gpu));
-                let end = buckets.partition_point(|bucket| of(bucket) <= (account, gpu));
-                *range = (u32::try_from(start).unwrap_or(0), u32::try_from(end).unwrap_or(0));
+                let number = |at: usize| u32::try_from(at).unwrap_or(0);
+                let start = number(buckets.partition_point(|bucket| of(bucket) < (account, gpu)));
+                let end = number(buckets.partition_point(|bucket| of(bucket) <= (account, gpu)));
+                let first = counts.partition_point(|count: &Count| count.buckets.0 < start);
+                let last = counts.partition_point(|count: &Count| count.buckets.0 < end);
+                *place = OfGpu { buckets: (start, end), counts: (number(first), number(last)) };
             }
         }
-        Self { order, buckets, by_gpu }
+        Self { order, buckets, regions, counts, by_gpu }
     }
 
     /// All buckets, in order.
@@ -122,11 +151,34 @@ impl Index {
         &self.buckets
     }
 
+    fn place(&self, account: bool, gpu: u16) -> OfGpu {
+        let places = &self.by_gpu[usize::from(account)];
+        places.get(usize::from(gpu)).copied().unwrap_or_default()
+    }
+
     /// The buckets of a model: list prices (false) or account prices (true).
     pub(crate) fn of_gpu(&self, account: bool, gpu: u16) -> &[Bucket] {
-        let range = self.by_gpu[usize::from(account)].get(usize::from(gpu));
-        let (start, end) = range.copied().unwrap_or((0, 0));
+        let (start, end) = self.place(account, gpu).buckets;
         &self.buckets[start as usize..end as usize]
+    }
+
+    /// A model's buckets of a count, and how many rows all others hold.
+    pub(crate) fn of_count(&self, account: bool, gpu: u16, count: u32) -> OfCount<'_> {
+        let (first, last) = self.place(account, gpu).counts;
+        let mut found =
+            OfCount { index: self, span: (0, 0), rows: 0, fractions: 0, other_counts: 0, forms: 0 };
+        for one in &self.counts[first as usize..last as usize] {
+            let rows = one.rows as usize;
+            match one {
+                Count { form: true, .. } => found.forms += rows,
+                Count { gpus: 0, .. } => found.fractions += rows,
+                Count { gpus, buckets, .. } if *gpus == count => {
+                    (found.span, found.rows) = (*buckets, rows);
+                }
+                _ => found.other_counts += rows,
+            }
+        }
+        found
     }
 
     /// The rows of a bucket, cheapest first.
@@ -135,42 +187,63 @@ impl Index {
     }
 }
 
-/// The buckets of whole counts: those of this count, and how many rows all others hold.
+/// Buckets of one model, form and count, one after another.
+fn counts(buckets: &[Bucket]) -> Vec<Count> {
+    let of = |class: &Class| (class.account, class.gpu, class.form, class.count);
+    let mut counts: Vec<Count> = Vec::new();
+    let mut last = None;
+    for (at, bucket) in buckets.iter().enumerate() {
+        let (class, rows) = (of(&bucket.class), bucket.end - bucket.start);
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        match counts.last_mut().filter(|_| last == Some(class)) {
+            Some(count) => {
+                count.buckets.1 = at + 1;
+                count.rows += rows;
+            }
+            None => counts.push(Count {
+                form: bucket.class.form,
+                gpus: bucket.class.count,
+                buckets: (at, at + 1),
+                rows,
+            }),
+        }
+        last = Some(class);
+    }
+    counts
+}
+
+/// A model's buckets of one whole count, and how many rows all others hold.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct OfCount<'a> {
-    pub(crate) buckets: &'a [Bucket],
+    index: &'a Index,
+    span: (u32, u32),
+    /// Rows of the count.
+    pub(crate) rows: usize,
     pub(crate) fractions: usize,
     pub(crate) other_counts: usize,
     pub(crate) forms: usize,
 }
 
-/// Cuts a model's buckets by count.
-pub(crate) fn of_count(buckets: &[Bucket], count: u32) -> OfCount<'_> {
-    let span = |part: &[Bucket]| match (part.first(), part.last()) {
-        (Some(first), Some(last)) => (last.end - first.start) as usize,
-        _ => 0,
-    };
-    let forms_at = buckets.partition_point(|bucket| !bucket.class.form);
-    let (standard, forms) = buckets.split_at(forms_at);
-    let fractions_end = standard.partition_point(|bucket| bucket.class.count == 0);
-    let (fractions, whole) = standard.split_at(fractions_end);
-    let start = whole.partition_point(|bucket| bucket.class.count < count);
-    let end = whole.partition_point(|bucket| bucket.class.count <= count);
-    OfCount {
-        buckets: &whole[start..end],
-        fractions: span(fractions),
-        other_counts: span(&whole[..start]) + span(&whole[end..]),
-        forms: span(forms),
+impl<'a> OfCount<'a> {
+    /// The buckets.
+    pub(crate) fn buckets(&self) -> &'a [Bucket] {
+        &self.index.buckets[self.span.0 as usize..self.span.1 as usize]
     }
-}
 
-/// Cuts buckets of one count by region.
-pub(crate) fn of_region(buckets: &[Bucket], region: Symbol) -> &[Bucket] {
-    let start = buckets.partition_point(|bucket| bucket.class.region < region);
-    let end = buckets.partition_point(|bucket| bucket.class.region <= region);
-    &buckets[start..end]
+    /// The buckets of a region.
+    pub(crate) fn of_region(&self, region: Symbol) -> &'a [Bucket] {
+        let (start, end) = (self.span.0 as usize, self.span.1 as usize);
+        let regions = &self.index.regions[start..end];
+        let first = regions.partition_point(|at| *at < region);
+        let last = first + regions[first..].partition_point(|at| *at <= region);
+        &self.index.buckets[start + first..start + last]
+    }
 }
 
 /// How many rows lie in adjoining buckets.
 pub(crate) fn span(buckets: &[Bucket]) -> usize {
-    buckets.iter().map(|bucket| (bucket.end - bucket.start) as usize).sum()
+    match (buckets.first(), buckets.last()) {
+        (Some(first), Some(last)) => (last.end - first.start) as usize,
+        _ => 0,
+    }
 }

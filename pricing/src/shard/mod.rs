@@ -12,6 +12,6 @@ mod strings;
 
 pub use build::{Limits, ShardParts, Taken};
 pub use codec::ShardFileError;
-pub(crate) use index::{Bucket, of_count, of_region, span};
+pub(crate) use index::{Bucket, OfCount, span};
 pub use row::{KeyParts, Shard};
 pub(crate) use row::{PriceStateTag, Row};

@@ -294,3 +294,71 @@ async fn account_prices_need_a_credential() {
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(body["items"][0]["price_kind"], "account");
 }
+
+#[tokio::test]
+async fn the_document_names_every_route_and_no_other() {
+    let service = with_local(young());
+    let (status, document) = get(&service, "/api/v1/prices/openapi.json").await;
+    assert_eq!(status, StatusCode::OK);
+    let paths = document["paths"].as_object().expect("paths");
+    assert_eq!(paths.len(), 15);
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let path = path.replace("{id}", "x");
+            let request = Request::builder().method(method.to_uppercase().as_str()).uri(&path);
+            let (status, _) = send(&service, request.body(Body::empty()).expect("a request")).await;
+            let there = status != StatusCode::NOT_FOUND || path.ends_with("/diff");
+            assert!(there && status != StatusCode::METHOD_NOT_ALLOWED, "{method} {path}: {status}");
+            assert!(operation["summary"].is_string(), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask() {
+    let service = with_local(young());
+    let get = |path: &str, encoding: &str| {
+        let request = Request::get(path).header("accept-encoding", encoding);
+        router(service.clone()).oneshot(request.body(Body::empty()).expect("a request"))
+    };
+    let bytes = async |response: axum::response::Response| {
+        response.into_body().collect().await.expect("a body").to_bytes()
+    };
+    let list = "/api/v1/offers?limit=100";
+    let plain = get(list, "identity").await.expect("an answer");
+    assert!(!plain.headers().contains_key("content-encoding"));
+    let packed = get(list, "gzip").await.expect("an answer");
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert!(packed.headers()["etag"].to_str().is_ok_and(|tag| tag.starts_with("W/")));
+    let (plain, packed) = (bytes(plain).await, bytes(packed).await);
+    assert!(packed.len() * 5 < plain.len(), "{} of {}", packed.len(), plain.len());
+    let small = get("/api/v1/prices/fx", "gzip").await.expect("an answer");
+    assert!(!small.headers().contains_key("content-encoding"));
+}
+
+/// Within a second a question has one answer, under one id.
+#[tokio::test]
+async fn a_quote_holds_for_a_second_and_its_prices() {
+    let service = with_local(at("2026-11-20T12:00:00.75Z"));
+    let asked = r#"{"gpu_model":"a100-80g","gpu_count":1}"#;
+    let app = router(service.clone());
+    let ask = async |body: &'static str| {
+        let request = Request::post("/api/v1/comparison/quote").body(Body::from(body));
+        let response = app.clone().oneshot(request.expect("a request")).await.expect("an answer");
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        (bytes.clone(), serde_json::from_slice::<Value>(&bytes).expect("JSON"))
+    };
+    let (first, told) = ask(asked).await;
+    assert_eq!(told["as_of"], "2026-11-20T12:00:00Z");
+    assert_eq!(ask(asked).await.0, first);
+    let (_, other) = ask(r#"{"gpu_model":"a100-80g","gpu_count":8}"#).await;
+    assert_ne!(other["quote_id"], told["quote_id"]);
+    // Other prices, another answer, also within the second.
+    service.remove_sheet(&provider("local"));
+    let (_, later) = ask(asked).await;
+    assert_ne!(later["quote_id"], told["quote_id"]);
+    assert_ne!(later["recommendations"][0]["offer"]["provider"], "local");
+    let again = format!("/api/v1/prices/quotes/{}", later["quote_id"].as_str().expect("an id"));
+    assert_eq!(get(&service, &again).await.1, later);
+}

@@ -120,6 +120,9 @@ async fn numbers_need_the_permission_and_name_every_state() {
         "runwhere_leases{state=\"unknown\"} 0",
         "runwhere_trials{state=\"queued\"} 1",
         "runwhere_quarantined_trials 1",
+        "runwhere_price_rows{provider=\"local\"} 0",
+        "runwhere_price_age_seconds{provider=\"local\"} 0",
+        "runwhere_price_source_ok{provider=\"local\"} 1",
         "runwhere_provider_calls_total{provider=\"sim\",operation=\"launch\",outcome=\"ok\"} 2",
     ] {
         assert!(answer.text().lines().any(|one| one == line), "{line} in {}", answer.text());

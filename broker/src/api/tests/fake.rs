@@ -12,7 +12,8 @@ use runwhere_agent::protocol::{
     PollReply, PollRequest, RedeemReply, RedeemRequest, SyncFile,
 };
 use runwhere_engine::{Permission, SweepCounts, TrialState};
-use runwhere_model::{Currency, JobId, Money, ProviderId, Secret};
+use runwhere_model::{Currency, JobId, Money, OfferSheet, ProviderId, Secret};
+use runwhere_pricing::{PriceOptions, PriceService, Refresher};
 use runwhere_providers::{Clock, SystemClock};
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -85,6 +86,16 @@ impl Answer {
     }
 }
 
+/// Prices of one machine that offers nothing.
+fn price_sources(clock: Arc<SetClock>) -> Arc<Refresher> {
+    let now = clock.now();
+    let options = PriceOptions { bundled: false, ..PriceOptions::default() };
+    let service = PriceService::new(clock, options);
+    let id = ProviderId::new("local").unwrap();
+    service.replace_sheet(id, OfferSheet::complete(Vec::new(), Vec::new(), now));
+    Arc::new(Refresher::new(Arc::new(service), []))
+}
+
 impl Site {
     pub(in super::super) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -107,6 +118,7 @@ impl Site {
             blobs: blobs.clone(),
             logs: logs.clone(),
             rates: Arc::new(SevenYuan),
+            price_sources: price_sources(clock.clone()),
             clock: clock.clone(),
             ids: Arc::new(SystemIds),
             key: Secret::new("server key"),

@@ -1,0 +1,162 @@
+//! Quotes over HTTP against `/healthz` of the same server, by the same loader.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use runwhere_pricing::standalone;
+
+use crate::figures::{median, quantile};
+use crate::offers::refresher;
+use crate::questions::question;
+
+/// Connections, each with one request under way.
+const CONNECTIONS: usize = 8;
+const TURNS: usize = 5;
+
+/// The server: `price serve` with these prices.
+pub(crate) fn child(folder: &Path) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let prices = refresher(&folder.join("prices"), Vec::new());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        println!("{}", listener.local_addr().expect("an address"));
+        axum::serve(listener, standalone(prices)).await.expect("served");
+    });
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .arg("serve-child")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("its output");
+        BufReader::new(stdout).read_line(&mut line).expect("an address");
+        Self { child, address: line.trim().parse().expect("an address") }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn measure(folder: &Path) {
+    // Another server, such as a whole `runwhere serve`, can be measured too.
+    let (_server, address) = match std::env::var("RUNWHERE_BENCH_SERVER") {
+        Ok(address) => (None, address.parse().expect("host:port")),
+        Err(_) => {
+            let server = Server::start(folder);
+            let address = server.address;
+            (Some(server), address)
+        }
+    };
+    let health = vec![b"GET /healthz HTTP/1.1\r\nhost: bench\r\n\r\n".to_vec()];
+    let few: Vec<Vec<u8>> = (0..64).map(quote).collect();
+    let many: Vec<Vec<u8>> = (0..200_000).map(quote).collect();
+    let (turn, size) = load(address, &few, Duration::from_millis(500));
+    println!("quote: {size} bytes each; {} requests to warm up", turn.len());
+    let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+    let mut last = [Duration::ZERO; 3];
+    for _ in 0..TURNS {
+        for (at, requests) in [&health, &few, &many].into_iter().enumerate() {
+            let span = Duration::from_secs(2);
+            let (mut times, _) = load(address, requests, span);
+            rates[at].push(Duration::from_nanos(times.len() as u64));
+            last[at] = quantile(&mut times, 990);
+        }
+    }
+    let per_second = |times: &mut Vec<Duration>| median(times).as_nanos() as f64 / 2.0;
+    let [health, few, many] = rates.each_mut().map(per_second);
+    println!("/healthz: {health:.0}/s, p99 {:.2?}", last[0]);
+    for (what, rate, p99) in [("64 questions", few, last[1]), ("200,000 questions", many, last[2])]
+    {
+        let ratio = rate / health;
+        let missed = if ratio < 0.6 { "  MISSED" } else { "" };
+        println!(
+            "quotes, {what}: {rate:.0}/s, p99 {p99:.2?}: {ratio:.2} of /healthz (at least 0.6){missed}"
+        );
+    }
+}
+
+fn quote(n: usize) -> Vec<u8> {
+    let query = question(n);
+    let body = serde_json::json!({
+        "gpu_model": query.gpu, "gpu_count": query.gpu_count, "region": query.region,
+        "max_hourly_price": query.max_hourly_price.map(|price| price.to_string()), "top_n": 5,
+    });
+    let body = body.to_string();
+    let head =
+        "POST /api/v1/comparison/quote HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json";
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// Asks for a while, over all connections; how long each answer took, and how large the last one was.
+fn load(address: SocketAddr, requests: &[Vec<u8>], span: Duration) -> (Vec<Duration>, usize) {
+    let until = Instant::now() + span;
+    let times = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CONNECTIONS)
+            .map(|at| scope.spawn(move || connection(address, requests, at, until)))
+            .collect();
+        let done = threads.into_iter().map(|thread| thread.join().expect("joined"));
+        done.collect::<Vec<_>>()
+    });
+    let size = times.first().map_or(0, |(_, size)| *size);
+    (times.into_iter().flat_map(|(times, _)| times).collect(), size)
+}
+
+fn connection(
+    address: SocketAddr,
+    requests: &[Vec<u8>],
+    first: usize,
+    until: Instant,
+) -> (Vec<Duration>, usize) {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_nodelay(true).expect("set");
+    let (mut times, mut buffer, mut size) = (Vec::new(), vec![0; 256 * 1024], 0);
+    let mut at = first * requests.len() / CONNECTIONS;
+    while Instant::now() < until {
+        let begun = Instant::now();
+        stream.write_all(&requests[at % requests.len()]).expect("sent");
+        size = answer(&mut stream, &mut buffer);
+        times.push(begun.elapsed());
+        at += 1;
+    }
+    (times, size)
+}
+
+/// Reads one answer with a stated length; its size.
+fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> usize {
+    let (mut have, mut whole) = (0, None);
+    loop {
+        let got = stream.read(&mut buffer[have..]).expect("an answer");
+        assert!(got > 0, "the server hung up");
+        have += got;
+        if whole.is_none()
+            && let Some(end) = buffer[..have].windows(4).position(|four| four == b"\r\n\r\n")
+        {
+            let head = std::str::from_utf8(&buffer[..end]).expect("a head").to_ascii_lowercase();
+            assert!(head.starts_with("http/1.1 200"), "{head}");
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.and_then(|text| text.parse().ok()).expect("a length");
+            whole = Some(end + 4 + length);
+        }
+        if whole.is_some_and(|whole| have >= whole) {
+            return have;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Quotes of this second, as they were sent.
+//!
+//! A quote holds for an instant, a whole second, and one state of the prices. So whoever asks the same within it gets
+//! the same bytes, and making them once is enough: a team that starts fifty tasks asks one question fifty times.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use axum::body::Bytes;
+use jiff::Timestamp;
+use runwhere_model::Lang;
+
+use crate::catalogue::Audience;
+
+/// Bytes that are held at most.
+const MOST: usize = 8 << 20;
+
+/// What was asked, word for word, and by whom.
+type Question = (Lang, Audience, Bytes);
+
+#[derive(Debug, Default)]
+pub(super) struct Answers(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    state_id: String,
+    as_of: Timestamp,
+    replies: HashMap<Question, Bytes>,
+    bytes: usize,
+}
+
+impl Answers {
+    /// The answer to a question of a state and an instant, where it was given before.
+    pub(super) fn get(
+        &self,
+        state_id: &str,
+        as_of: Timestamp,
+        question: &Question,
+    ) -> Option<Bytes> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = held.as_of == as_of && held.state_id == state_id;
+        same.then(|| held.replies.get(question).cloned()).flatten()
+    }
+
+    /// Holds an answer, and forgets those of other instants.
+    pub(super) fn put(&self, state_id: &str, as_of: Timestamp, question: Question, reply: Bytes) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_of != as_of || held.state_id != state_id {
+            held.replies.clear();
+            held.bytes = 0;
+            held.as_of = as_of;
+            state_id.clone_into(&mut held.state_id);
+        }
+        let size = reply.len() + question.2.len();
+        if held.bytes + size <= MOST {
+            held.bytes += size;
+            held.replies.insert(question, reply);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_its_state_instant_language_and_caller() {
+        let answers = Answers::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let asked = |lang, audience| (lang, audience, Bytes::from_static(b"{}"));
+        let question = asked(Lang::En, Audience::Public);
+        answers.put("a", at(1), question.clone(), Bytes::from_static(b"one"));
+        assert_eq!(answers.get("a", at(1), &question).as_deref(), Some(&b"one"[..]));
+        assert_eq!(answers.get("b", at(1), &question), None);
+        assert_eq!(answers.get("a", at(2), &question), None);
+        assert_eq!(answers.get("a", at(1), &asked(Lang::Zh, Audience::Public)), None);
+        assert_eq!(answers.get("a", at(1), &asked(Lang::En, Audience::Member)), None);
+        answers.put("a", at(2), asked(Lang::Zh, Audience::Public), Bytes::from_static(b"two"));
+        assert_eq!(answers.get("a", at(1), &question), None, "forgotten");
+        let large = Bytes::from(vec![b' '; MOST]);
+        answers.put("a", at(2), question.clone(), large);
+        assert_eq!(answers.get("a", at(2), &question), None, "too large to hold");
+    }
+}
