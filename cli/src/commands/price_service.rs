@@ -190,7 +190,23 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
         Some(prices) => block_on(prices.refresh(provider))?,
     };
     let sources = View(&answer).list("sources");
-    show_sources(sources, printer);
+    let read: Vec<View<'_>> = View(&answer).list("items").iter().map(View).collect();
+    let asked_for = |source: &&Value| {
+        let provider = View(source).text("provider");
+        read.iter().any(|item| item.text("provider") == provider)
+    };
+    // Those that nobody reads (bundled, imported) are for `price sources`.
+    let shown: Vec<Value> = sources.iter().filter(asked_for).cloned().collect();
+    show_sources(&shown, printer);
+    for item in &read {
+        let outcome = item.at("outcome").filter(|o| o.text("code").as_deref() == Some("not_tried"));
+        let (Some(provider), Some(outcome)) = (item.text("provider"), outcome) else { continue };
+        let until = outcome.at("params").and_then(|why| why.text("cool_down"));
+        printer.warn(&match until {
+            Some(at) => texts::price_cooling_down(provider, at),
+            None => texts::price_budget_spent(provider),
+        });
+    }
     printer.json(&answer);
     let asked = |name: &String| provider.is_none_or(|provider| provider == name);
     let troubled: Vec<String> = troubled(sources).into_iter().filter(asked).collect();

@@ -71,6 +71,10 @@ texts! {
     price_provider_hint(provider) "runwhere price sources 列出有价格的平台（{provider} 是否拼写正确）" "runwhere price sources shows the providers that have prices (is {provider} spelt right?)";
     /// Bad currency.
     price_currency_invalid(error) "货币无效：{error}" "The currency is not valid: {error}";
+    /// A source that failed a moment ago.
+    price_cooling_down(provider, at) "{provider} 刚刚读取失败，{at} 之前不会再读" "{provider} failed a moment ago and is not read again before {at}";
+    /// A source that was read often.
+    price_budget_spent(provider) "{provider} 本小时的读取次数已用完" "{provider} was read as often as it may be within an hour";
     /// No states.
     price_no_states() "还没有保存价格快照：导入或读取价格、询价后会保存" "No states of prices are kept yet: imports, readings and quotes keep them";
     /// No offer matches.
