@@ -305,6 +305,12 @@ impl Catalogue {
         provider: &ProviderId,
         parts: KeyParts<'_>,
     ) -> bool {
+        // Codes are unique: what the provider itself has under it is nobody else's.
+        if let Some(own) = self.shard(provider)
+            && let Some(at) = own.find_code(code)
+        {
+            return own.parts(own.row(at)) != parts;
+        }
         self.shards.iter().any(|shard| {
             shard.find_code(code).is_some_and(|at| {
                 shard.provider() != provider || shard.parts(shard.row(at)) != parts

@@ -14,7 +14,7 @@ use rust_decimal::Decimal;
 
 use crate::catalogue::{Audience, BUNDLED_MAX_AGE, Catalogue, SHOWN, Standing};
 use crate::quote::{Policy, Query, Rejection, reclaim_percent};
-use crate::shard::{Bucket, OfCount, PriceStateTag, Row, Shard, span};
+use crate::shard::{Bucket, OfCount, PriceStateTag, Row, Shard, Sizes, span};
 
 /// What was found.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Catalogue {
             as_of,
             rates: Vec::with_capacity(4),
             single,
-            runs: Vec::with_capacity(64),
+            runs: Vec::with_capacity(16),
             matching: 0,
             launchable: 0,
             lowest: BTreeMap::new(),
@@ -192,7 +192,7 @@ impl<'a> Search<'a, '_> {
             .then(|| uniform_staleness(shard, bucket, self.as_of))
             .flatten();
         match uniform {
-            Some(stale) => self.run(catalogue, number, shard, bucket, rows, stale),
+            Some(stale) => self.run(catalogue, number, shard, bucket, rows, bucket.head, stale),
             None => {
                 for at in rows.chunks(1) {
                     let row = shard.row(at[0]);
@@ -201,7 +201,8 @@ impl<'a> Search<'a, '_> {
                         continue;
                     }
                     let stale = row_stale(shard, row, self.as_of);
-                    self.run(catalogue, number, shard, bucket, at, stale);
+                    let head = Sizes::of(row);
+                    self.run(catalogue, number, shard, bucket, at, head, stale);
                 }
             }
         }
@@ -233,6 +234,7 @@ impl<'a> Search<'a, '_> {
         shard: &'a Shard,
         bucket: &Bucket,
         rows: &'a [u32],
+        head: Sizes,
         stale: bool,
     ) {
         let class = &bucket.class;
@@ -257,10 +259,14 @@ impl<'a> Search<'a, '_> {
             let Some(factor) = usable else {
                 return self.reject(Rejection::ExchangeRate, rows.len());
             };
-            let end = rows.partition_point(|at| {
-                let amount = shard.row(*at).amount.checked_mul(factor);
-                amount.is_some_and(|amount| amount <= ceiling)
-            });
+            let within = |amount: Decimal| {
+                amount.checked_mul(factor).is_some_and(|amount| amount <= ceiling)
+            };
+            let rest = rows.get(1..).unwrap_or_default();
+            let end = match within(head.amount) {
+                false => 0,
+                true => 1 + rest.partition_point(|at| within(shard.row(*at).amount)),
+            };
             self.reject(Rejection::AboveMaxPrice, rows.len() - end);
             matching = &rows[..end];
         }
@@ -289,9 +295,9 @@ impl<'a> Search<'a, '_> {
             rate: factor,
             weighed,
         };
-        let run = run.at_head();
+        let run = run.headed(head);
         if let Some(factor) = factor
-            && let Some(amount) = shard.row(*first).amount.checked_mul(factor)
+            && let Some(amount) = head.amount.checked_mul(factor)
         {
             let least = self.lowest.entry(standing).or_insert(amount);
             *least = amount.min(*least);
@@ -346,13 +352,20 @@ impl<'a> Run<'a> {
     }
 
     /// The rank of the first row.
-    fn at_head(mut self) -> Self {
+    fn at_head(self) -> Self {
+        match self.rows.first() {
+            Some(at) => self.headed(Sizes::of(self.shard.row(*at))),
+            None => self,
+        }
+    }
+
+    /// The same, where it is known what decides about the first row.
+    fn headed(mut self, head: Sizes) -> Self {
         let Some(at) = self.rows.first() else { return self };
-        let row = self.shard.row(*at);
-        let converted = self.rate.and_then(|rate| row.amount.checked_mul(rate));
+        let converted = self.rate.and_then(|rate| head.amount.checked_mul(rate));
         let amount = match (converted, self.weighed) {
             (Some(amount), true) => {
-                let percent = reclaim_percent(self.shard.detail(row));
+                let percent = reclaim_percent(self.shard.detail(self.shard.row(*at)));
                 let factor = Decimal::ONE_HUNDRED.checked_add(percent);
                 factor
                     .and_then(|factor| {
@@ -366,8 +379,8 @@ impl<'a> Run<'a> {
         self.rank = Rank {
             unknown: converted.is_none(),
             amount,
-            vcpus: Reverse(row.vcpus.wrapping_add(1)),
-            memory: Reverse(row.memory_mib.wrapping_add(1)),
+            vcpus: Reverse(head.vcpus.wrapping_add(1)),
+            memory: Reverse(head.memory_mib.wrapping_add(1)),
             at: *at,
             ..self.rank
         };
@@ -377,21 +390,17 @@ impl<'a> Run<'a> {
 
 /// Whether the prices of a class are all stale or all fresh; `None` where they differ.
 fn uniform_staleness(shard: &Shard, bucket: &Bucket, as_of: Timestamp) -> Option<bool> {
-    if bucket.class.configured {
+    let class = &bucket.class;
+    if class.configured {
         return Some(false);
     }
-    let rows = shard.index().rows(bucket);
+    let stale = |micros| stale_at(shard, micros, class.billing, class.bundled, as_of);
     if bucket.oldest == bucket.newest {
-        let row = shard.row(*rows.first()?);
-        return Some(row_stale(shard, row, as_of));
+        return Some(stale(bucket.oldest));
     }
-    let limit = limit_of(shard, bucket.class.billing, bucket.class.bundled);
-    let old = |at: i64| {
-        let at = Timestamp::from_microsecond(at).ok()?;
-        Some(as_of.duration_since(at) > limit)
-    };
     // The marks "as the sheet" and "unknown" are no times.
-    let (oldest, newest) = (old(bucket.oldest)?, old(bucket.newest)?);
+    Timestamp::from_microsecond(bucket.oldest).ok()?;
+    let (oldest, newest) = (stale(bucket.oldest), stale(bucket.newest));
     (oldest == newest).then_some(oldest)
 }
 
@@ -401,9 +410,17 @@ fn limit_of(shard: &Shard, billing: BillingModel, bundled: bool) -> SignedDurati
 
 /// Whether a row's price is older than prices of its kind may be.
 pub(crate) fn row_stale(shard: &Shard, row: &Row, as_of: Timestamp) -> bool {
-    if row.kind == runwhere_model::PriceKind::Configured {
-        return false;
-    }
-    let at = if row.bundled { shard.observed(row) } else { shard.read_at(row) };
-    at.is_some_and(|at| as_of.duration_since(at) > limit_of(shard, row.billing, row.bundled))
+    row.kind != runwhere_model::PriceKind::Configured
+        && stale_at(shard, row.observed, row.billing, row.bundled, as_of)
+}
+
+fn stale_at(
+    shard: &Shard,
+    observed: i64,
+    billing: BillingModel,
+    bundled: bool,
+    as_of: Timestamp,
+) -> bool {
+    let at = shard.time(observed, bundled);
+    at.is_some_and(|at| as_of.duration_since(at) > limit_of(shard, billing, bundled))
 }

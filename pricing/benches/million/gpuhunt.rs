@@ -1,4 +1,4 @@
-//! Our side of `gpuhunt.py`: the same rows, the same filters, every returned row read.
+//! Our side of `against_gpuhunt.py`: the same rows, the same filters, every returned row read.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use runwhere_providers::{Clock, SystemClock};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use crate::figures::median;
+use crate::figures::{Processor, median};
 
 const ROUNDS: usize = 300;
 
@@ -37,7 +37,7 @@ pub(crate) fn child(words: &[String]) {
         ..ListRequest::default()
     };
     let mut listed = Vec::new();
-    let list = timed(|| {
+    let (list, list_work) = timed(|| {
         listed = catalogue
             .find(&request, Audience::Public, now)
             .iter()
@@ -50,7 +50,7 @@ pub(crate) fn child(words: &[String]) {
     let mut query = Query::new(GpuModel::resolve(gpu).map(|model| model.id), count);
     (query.spot_allowed, query.max_hourly_price) = (false, max);
     let mut best = Vec::new();
-    let top = timed(|| {
+    let (top, top_work) = timed(|| {
         let quote = catalogue.quote(&query, now);
         let prices = quote.recommendations.iter();
         best = prices.filter_map(|r| r.assessed.entry.offer.price.state.known()).collect();
@@ -58,6 +58,7 @@ pub(crate) fn child(words: &[String]) {
     let best: Vec<Value> = best.iter().map(|price| json!(price.amount.to_string())).collect();
     let answer = json!({
         "rows": rows, "load_us": micros(loaded), "list_us": micros(list), "top_us": micros(top),
+        "list_work_us": micros(list_work), "top_work_us": micros(top_work),
         "listed": listed.len(), "best": best,
         "least": listed.iter().min().map(ToString::to_string),
         "most": listed.iter().max().map(ToString::to_string),
@@ -69,15 +70,18 @@ fn micros(time: Duration) -> Value {
     json!(format!("{}.{:03}", time.as_micros(), time.as_nanos() % 1000))
 }
 
-fn timed(mut work: impl FnMut()) -> Duration {
-    let mut times: Vec<Duration> = (0..ROUNDS)
+/// Medians of the time that passed, and of the processor's.
+fn timed(mut work: impl FnMut()) -> (Duration, Duration) {
+    let processor = Processor::of_thread();
+    let (mut passed, mut worked): (Vec<Duration>, Vec<Duration>) = (0..ROUNDS)
         .map(|_| {
-            let begun = Instant::now();
+            let (begun, (before, _)) = (Instant::now(), processor.read());
             work();
-            begun.elapsed()
+            let (after, _) = processor.read();
+            (begun.elapsed(), after - before)
         })
-        .collect();
-    median(&mut times)
+        .unzip();
+    (median(&mut passed), median(&mut worked))
 }
 
 fn catalogue(folder: &Path, now: jiff::Timestamp) -> (Catalogue, usize) {

@@ -3,6 +3,8 @@
 use runwhere_model::offer::Stock;
 use runwhere_model::{BillingModel, Currency, GpuModel, PriceKind};
 
+use rust_decimal::Decimal;
+
 use super::row::{PriceStateTag, Row};
 use super::strings::Symbol;
 
@@ -54,6 +56,22 @@ pub(crate) struct Bucket {
     /// the sheet's own time is `AS_SHEET`.
     pub(crate) oldest: i64,
     pub(crate) newest: i64,
+    /// What decides about the first row, so that most rows need not be looked at.
+    pub(crate) head: Sizes,
+}
+
+/// What decides about a row besides its class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) amount: Decimal,
+    pub(crate) vcpus: u32,
+    pub(crate) memory_mib: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of(row: &Row) -> Self {
+        Self { amount: row.amount, vcpus: row.vcpus, memory_mib: row.memory_mib }
+    }
 }
 
 /// The order of all rows and its buckets.
@@ -122,6 +140,7 @@ impl Index {
                     end: at + 1,
                     oldest: row.observed,
                     newest: row.observed,
+                    head: Sizes::of(row),
                 }),
             }
         }

@@ -12,6 +12,6 @@ mod strings;
 
 pub use build::{Limits, ShardParts, Taken};
 pub use codec::ShardFileError;
-pub(crate) use index::{Bucket, OfCount, span};
+pub(crate) use index::{Bucket, OfCount, Sizes, span};
 pub use row::{KeyParts, Shard};
 pub(crate) use row::{PriceStateTag, Row};

@@ -257,6 +257,16 @@ impl Shard {
         }
     }
 
+    /// The time that a row's mark of its reading means; for bundled rows that of the source.
+    pub(crate) fn time(&self, observed: i64, bundled: bool) -> Option<Timestamp> {
+        match observed {
+            AS_SHEET => self.head.observed_at,
+            NO_TIME if bundled => None,
+            NO_TIME => self.head.observed_at,
+            micros => Timestamp::from_microsecond(micros).ok(),
+        }
+    }
+
     fn optional(&self, symbol: Symbol) -> Option<String> {
         (symbol != 0).then(|| self.text(symbol).to_owned())
     }
