@@ -442,7 +442,7 @@ mod tests {
         };
         write("USD,CNY,7.10,2026-11-19,treasury\nGBP,CNY,9.4,2026-11-19,treasury\n");
         let table = FxTable::new(&settings).unwrap();
-        assert_eq!(yuan(&table, "10 USD"), "71.00 CNY");
+        assert_eq!(yuan(&table, "10 USD"), "71.0 CNY");
         assert_eq!(yuan(&table, "10 GBP"), "94.0 CNY");
         let over: FxSettings = toml::from_str(
             "[[rates]]\nfrom = \"USD\"\nrate = \"7.2\"\ndate = \"2026-11-20\"\nsource = \"cfo\"\n",
