@@ -6,7 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use runwhere_engine::{Context, Job, LeaseState, Step, StepError, Trial, TrialState, Unit};
+use runwhere_engine::{
+    Context, Desired, Job, LeaseState, Step, StepError, Trial, TrialState, Unit,
+};
 use runwhere_model::{Bootstrapping, JobId, OfferKey, TrialId};
 
 use super::core::{Core, DriveError, Stepped};
@@ -79,6 +81,17 @@ fn wake(unit: Unit, context: &Context<'_>) -> Result<Step, StepError> {
     unit.wake(context)
 }
 
+/// Does what is due for a trial but a launch: somebody before it waits. Its turn is passed on to
+/// it, so it need not look often.
+fn stay_behind(mut unit: Unit, context: &Context<'_>) -> Result<Step, StepError> {
+    if unit.trial.state == TrialState::Queued && unit.trial.desired == Desired::Run {
+        let pause = context.policy.launch_retry_max;
+        unit.trial.next_at = Some(context.now.checked_add(pause).unwrap_or(Timestamp::MAX));
+        unit.trial.waiting_for = Some("somebody before it waits for the same".to_owned());
+    }
+    unit.wake(context)
+}
+
 impl Core {
     /// Wakes a trial; one that waits for a machine of ours only after those before it.
     pub(super) async fn wake_in_turn(
@@ -91,11 +104,13 @@ impl Core {
         let _turn = line.turn.lock().await;
         while let Some(first) = line.first().filter(|first| *first != trial) {
             if self.still_waits(&line, &first).await {
-                break;
+                return self.step_to_end(trial, false, stay_behind).await;
             }
         }
         let stepped = self.step_to_end(trial.clone(), false, wake).await;
-        self.settled(&line, &trial).await;
+        if !self.settled(&line, &trial).await {
+            self.pass_on(&line).await;
+        }
         stepped
     }
 
@@ -103,10 +118,26 @@ impl Core {
     pub(super) async fn fill(self: &Arc<Self>, offer: &OfferKey) {
         let Some(line) = self.lines.known(offer) else { return };
         let _turn = line.turn.lock().await;
+        self.pass_on(&line).await;
+    }
+
+    /// Lets one after the other try until one has to wait on. By who holds the turn.
+    async fn pass_on(self: &Arc<Self>, line: &Line) {
         while let Some(first) = line.first() {
-            if self.still_waits(&line, &first).await {
+            if self.still_waits(line, &first).await {
                 return;
             }
+        }
+    }
+
+    /// Puts trials that are due into their lines, before any of them tries.
+    pub(super) async fn put_in_line(&self, trials: &[TrialId]) {
+        if !self.has_own_machines() {
+            return;
+        }
+        for trial in trials {
+            // One that cannot be read now comes when it is woken.
+            let _ = self.line_of(trial).await;
         }
     }
 

@@ -154,6 +154,7 @@ impl Core {
     ) -> Result<Timestamp, StoreError> {
         // Those at work, or held after a failure, are still due: they must not hide the others.
         let due = self.parts.store.due(now, BATCH.saturating_add(busy.hidden())).await?;
+        let mut wanted = Vec::new();
         for due in due {
             let trial = match due {
                 Due::Trial(trial) => trial,
@@ -169,10 +170,13 @@ impl Core {
                     None => continue,
                 },
             };
-            if busy.begin(&trial) {
-                let (core, busy) = (Arc::clone(self), Arc::clone(busy));
-                tokio::spawn(async move { core.wake_one(trial, &busy).await });
-            }
+            wanted.push(trial);
+        }
+        let starting: Vec<TrialId> = wanted.into_iter().filter(|trial| busy.begin(trial)).collect();
+        self.put_in_line(&starting).await;
+        for trial in starting {
+            let (core, busy) = (Arc::clone(self), Arc::clone(busy));
+            tokio::spawn(async move { core.wake_one(trial, &busy).await });
         }
         let next = self.parts.store.next_due().await?;
         let longest = self.after(LONGEST);
