@@ -310,8 +310,8 @@ fn prices_a_ceiling_is_held_against_the_present_price_after_queueing() {
                           "max_price_per_hour": most});
         api.post("/api/v1/jobs/submit", &body)
     };
-    let [running, exact, below] = ["holds-it", "to-the-digit", "below"]
-        .map(|name| Project::new(name, STEADY_PROGRAM));
+    let [running, exact, below] =
+        ["holds-it", "to-the-digit", "below"].map(|name| Project::new(name, STEADY_PROGRAM));
     let id =
         |reply: runwhere_tests::Reply| reply.expect(200)["job_id"].as_str().unwrap().to_owned();
     // The least bit below is refused at once; equal fits.
