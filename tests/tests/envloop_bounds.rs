@@ -76,8 +76,11 @@ fn envloop_bounds_tags_and_artifacts_of_the_largest_size() {
     let mut peaks: BTreeMap<u32, u64> = BTreeMap::new();
     let look = |peaks: &mut BTreeMap<u32, u64>| {
         for pid in agents(&site.server).into_iter().chain([site.server.pid()]) {
-            let peak = peaks.entry(pid).or_default();
-            *peak = peak_kib(pid).unwrap_or_default().max(*peak);
+            // An agent may end between the two looks.
+            if let Some(found) = peak_kib(pid) {
+                let peak = peaks.entry(pid).or_default();
+                *peak = found.max(*peak);
+            }
         }
     };
     let job = eventually_within(LONG, "the job ends", || {
@@ -98,7 +101,7 @@ fn envloop_bounds_tags_and_artifacts_of_the_largest_size() {
     // The server, the agent of the tagged job, and that of the large one.
     eprintln!("peaks in KiB: {peaks:?}");
     assert!(peaks.len() >= 2, "{peaks:?}");
-    assert!(peaks.values().all(|peak| (1..MEMORY_KIB).contains(peak)), "{peaks:?}");
+    assert!(peaks.values().all(|peak| *peak < MEMORY_KIB), "{peaks:?}");
 }
 
 /// Follows a log in pages of a size, of another size after so many of them, and over breaks of the server.
