@@ -29,11 +29,18 @@ pub(super) struct Sheet {
     pub(super) poisoned: Mutex<BTreeSet<OfferKey>>,
 }
 
+impl Sheet {
+    /// The offer, poisoned or not.
+    fn stated(&self, key: &OfferKey) -> Option<Offer> {
+        self.offers.lock().unwrap().iter().find(|offer| offer.key == *key).cloned()
+    }
+}
+
 impl Prices for Sheet {
     fn offer(&self, key: &OfferKey) -> Option<Offer> {
         let poisoned = self.poisoned.lock().unwrap().contains(key);
         assert!(!poisoned, "a poisoned offer");
-        self.offers.lock().unwrap().iter().find(|offer| offer.key == *key).cloned()
+        self.stated(key)
     }
     fn by_code(&self, _code: OfferCode) -> Option<OfferKey> {
         None
@@ -128,7 +135,7 @@ impl Site {
     }
 
     fn job(&self, number: u32, key: &OfferKey) -> (Job, Trial) {
-        let offer = self.prices.offer(key).unwrap();
+        let offer = self.prices.stated(key).unwrap();
         let mut job = sample::job(PROJECT, number, &format!("train-{number}"));
         job.created_at = self.clock.now();
         job.spec.offer = key.clone();
