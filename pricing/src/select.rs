@@ -51,6 +51,15 @@ struct Rank {
     at: u32,
 }
 
+/// Rows of one class and one staleness, cheapest first.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    rows: &'a [u32],
+    /// The sizes of the first.
+    head: Sizes,
+    stale: bool,
+}
+
 /// The rows of a class that match, the cheapest at the head.
 #[derive(Clone, Copy, Debug)]
 struct Run<'a> {
@@ -192,7 +201,10 @@ impl<'a> Search<'a, '_> {
             .then(|| uniform_staleness(shard, bucket, self.as_of))
             .flatten();
         match uniform {
-            Some(stale) => self.run(catalogue, number, shard, bucket, rows, bucket.head, stale),
+            Some(stale) => {
+                let group = Group { rows, head: bucket.head, stale };
+                self.run(catalogue, number, shard, bucket, &group);
+            }
             None => {
                 for at in rows.chunks(1) {
                     let row = shard.row(at[0]);
@@ -201,8 +213,8 @@ impl<'a> Search<'a, '_> {
                         continue;
                     }
                     let stale = row_stale(shard, row, self.as_of);
-                    let head = Sizes::of(row);
-                    self.run(catalogue, number, shard, bucket, at, head, stale);
+                    let group = Group { rows: at, head: Sizes::of(row), stale };
+                    self.run(catalogue, number, shard, bucket, &group);
                 }
             }
         }
@@ -233,10 +245,9 @@ impl<'a> Search<'a, '_> {
         number: usize,
         shard: &'a Shard,
         bucket: &Bucket,
-        rows: &'a [u32],
-        head: Sizes,
-        stale: bool,
+        group: &Group<'a>,
     ) {
+        let Group { rows, head, stale } = *group;
         let class = &bucket.class;
         if stale && self.query.fresh_only {
             return self.reject(Rejection::Stale, rows.len());

@@ -40,8 +40,11 @@ pub(super) struct File<'o> {
     pub(super) options: &'o ImportOptions,
     /// `MemoryGiB` may be the memory of the GPUs.
     gpu_memory_column: bool,
-    models: HashMap<String, Vec<(Option<u64>, Option<GpuModelId>)>>,
+    models: HashMap<String, Vec<Resolved>>,
 }
+
+/// A stated memory in MiB, and the model that it and a name mean.
+type Resolved = (Option<u64>, Option<GpuModelId>);
 
 impl File<'_> {
     pub(super) fn model(&mut self, name: &str, memory_mib: Option<u64>) -> Option<GpuModelId> {
