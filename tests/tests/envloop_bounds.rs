@@ -70,7 +70,7 @@ fn envloop_bounds_tags_and_artifacts_of_the_largest_size() {
 
     let id = submit(
         &site,
-        "mkdir outputs && python -c 'import os\nblock = os.urandom(1 << 20)\n\
+        "mkdir -p outputs && python -c 'import os\nblock = os.urandom(1 << 20)\n\
          with open(\"outputs/large.bin\", \"wb\") as file:\n    for _ in range(512): file.write(block)'",
     );
     let mut peaks: BTreeMap<u32, u64> = BTreeMap::new();
@@ -89,7 +89,8 @@ fn envloop_bounds_tags_and_artifacts_of_the_largest_size() {
         let ended = matches!(job["status"].as_str(), Some("completed" | "failed" | "cancelled"));
         ended.then_some(job)
     });
-    assert_eq!(job["status"], "completed", "{job}");
+    let log = api.get(&format!("/v1/jobs/{id}/logs?source=runtime&tail=20"));
+    assert_eq!(job["status"], "completed", "{job}\n{}", log.body);
     let trial = job["training"]["trials"][0]["trial_id"].as_str().unwrap().to_owned();
     let page = api.get(&format!("/v1/trials/{trial}/artifacts")).expect(200);
     let item = &page["items"][0];

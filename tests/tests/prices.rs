@@ -206,7 +206,8 @@ fn prices_aws_is_a_source_of_the_server() {
         thread::sleep(Duration::from_millis(100));
     };
     assert_eq!(aws["status"], "ok", "{aws}");
-    has_offers(&api.get("/api/v1/offers?provider=aws&limit=500").expect(200)["items"]);
+    let offers = "/api/v1/offers?provider=aws&gpu_model=h100-80g&limit=500";
+    has_offers(&api.get(offers).expect(200)["items"]);
 }
 
 /// Whoever has a program without AWS and settings with it learns what is missing, not that there are no
