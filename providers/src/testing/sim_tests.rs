@@ -81,34 +81,37 @@ impl Subject for Simulated {
 
 /// What a profile promises and does not keep: the suite must find exactly that.
 fn unkept(profile: &SimProfile) -> Vec<&'static str> {
-    let mut unkept = match profile.name {
+    match profile.name {
         "forgotten-end" => vec!["a_server_side_end_is_kept"],
         "ignored-token" => {
             vec!["a_token_launches_once", "a_token_with_other_parameters_is_refused"]
         }
         _ => Vec::new(),
-    };
-    if !profile.label_lag.is_zero() {
-        // For a while nobody's name is on them.
-        unkept.push("nodes_are_ours_and_others_are_counted");
     }
-    unkept
+}
+
+/// What a profile may break: a look early enough finds nobody's name on its new nodes.
+fn may_break(profile: &SimProfile) -> Option<&'static str> {
+    (!profile.label_lag.is_zero()).then_some("nodes_are_ours_and_others_are_counted")
 }
 
 #[tokio::test]
 async fn every_profile_conforms_where_it_keeps_its_promises() {
     for profile in SimProfile::all() {
-        let (name, unkept) = (profile.name, unkept(&profile));
+        let (name, unkept, may_break) = (profile.name, unkept(&profile), may_break(&profile));
         let subject = simulated(profile);
         let report = check(&subject).await;
-        let failed: Vec<_> = report.failures();
+        let mut failed: Vec<_> = report.failures();
+        let all = failed.len();
+        failed.retain(|failure| may_break.is_none_or(|case| !failure.starts_with(case)));
+        let broken = failed.len() < all;
         assert_eq!(failed.len(), unkept.len(), "{name}: {failed:#?}");
         for (failure, case) in failed.iter().zip(&unkept) {
             assert!(failure.starts_with(case), "{name}: {failure}");
         }
         assert!(report.skipped().len() < report.cases.len() / 2);
         // A case that fails cannot clean up behind itself.
-        if !unkept.is_empty() {
+        if broken || !unkept.is_empty() {
             continue;
         }
         let truth = subject.cloud.truth();
