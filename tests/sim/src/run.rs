@@ -21,6 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(8 * 3600);
 /// More steps than any run takes: it turns in a circle.
 const MOST_STEPS: u64 = 200_000;
 
+/// Trials that share a few machines which have to be kept for a while come one after the other.
+fn patience(plan: &Plan) -> Duration {
+    let kept = plan.profile.capabilities.minimum_reservation.unwrap_or_default();
+    let trials = plan.jobs.iter().map(|job| job.trials).sum();
+    PATIENCE + if plan.stock.is_some() { kept * trials } else { Duration::ZERO }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -152,7 +159,7 @@ impl Run {
 
     fn finish(&mut self) -> Vec<Violation> {
         let last = self.world.plan.acts.last().map_or(Duration::ZERO, |act| act.at);
-        let deadline = self.world.at(last + PATIENCE);
+        let deadline = self.world.at(last + patience(&self.world.plan));
         let mut settled_at = None;
         loop {
             self.tally.steps += 1;
