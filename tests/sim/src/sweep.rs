@@ -14,6 +14,8 @@ use crate::fuse::{CrashPoint, Moment};
 use crate::plan::{Act, Plan, PlannedJob, What};
 use crate::rng::Rng;
 
+/// Effects of the large scenario at which something happens, about.
+const LARGE_EFFECTS: u64 = 100;
 /// Pairs of ends for each scenario.
 const PAIRS: u64 = 100;
 
@@ -43,11 +45,12 @@ pub fn sweep(threads: Option<usize>) -> Sweep {
         }
         plans.extend(pairs(&plan, effects));
     }
-    // The last one is large: a moment of each effect, and a user's stop at each.
+    // The last one is large: a moment of some effects all over it, and a user's stop at each of these.
     let (name, plan) = many_trials();
     let effects = run_safely(&plan).tally.effects;
     counts.push((name, effects));
-    for (effect, moment) in (0..effects).zip(Moment::ALL.into_iter().cycle()) {
+    let stride = usize::try_from(effects / LARGE_EFFECTS).unwrap_or(usize::MAX).max(1);
+    for (effect, moment) in (0..effects).step_by(stride).zip(Moment::ALL.into_iter().cycle()) {
         plans.push(Plan { crashes: vec![point(effect, moment)], ..plan.clone() });
         plans.push(Plan { stop_at: Some(effect), ..plan.clone() });
     }
