@@ -2,20 +2,7 @@
 
 use runwhere_model::Lang;
 
-use crate::texts::{HelpEntry, Table, translate_with};
-
-const fn row(path: &'static str, zh: &'static str, en: &'static str) -> HelpEntry {
-    HelpEntry { path, zh, en, examples: "" }
-}
-
-const fn with(
-    path: &'static str,
-    zh: &'static str,
-    en: &'static str,
-    examples: &'static str,
-) -> HelpEntry {
-    HelpEntry { path, zh, en, examples }
-}
+use crate::texts::{HelpEntry, Table, row, translate_with, with};
 
 /// Puts the texts on the command line.
 pub(super) fn translated(command: clap::Command, lang: Lang) -> clap::Command {

@@ -15,11 +15,13 @@ pub struct HelpEntry {
     pub examples: &'static str,
 }
 
-const fn row(path: &'static str, zh: &'static str, en: &'static str) -> HelpEntry {
+/// A row without examples.
+pub(crate) const fn row(path: &'static str, zh: &'static str, en: &'static str) -> HelpEntry {
     HelpEntry { path, zh, en, examples: "" }
 }
 
-const fn with(
+/// A row with examples.
+pub(crate) const fn with(
     path: &'static str,
     zh: &'static str,
     en: &'static str,

@@ -17,6 +17,7 @@ mod text;
 pub use admin::*;
 pub use common::*;
 pub use help::{HELP, HelpEntry, Table, translate, translate_with};
+pub(crate) use help::{row, with};
 pub use jobs::*;
 pub use login::*;
 pub use price::*;

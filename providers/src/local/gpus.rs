@@ -1,6 +1,7 @@
 //! The machine's own GPUs: detected or configured.
 
-use std::process::Stdio;
+use std::io;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use runwhere_model::{GpuModel, GpuModelId, RejectedRow};
@@ -22,6 +23,21 @@ pub(super) struct Gpu {
     pub(super) raw: String,
 }
 
+/// What the driver's program answers about each GPU; `None` where it takes too long.
+async fn ask(program: &str, fields: &str, clock: &dyn Clock) -> Option<io::Result<Output>> {
+    let output = Command::new(program)
+        .args([&format!("--query-gpu={fields}"), "--format=csv,noheader"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    tokio::select! {
+        biased;
+        output = output => Some(output),
+        () = clock.sleep(DETECTION_LIMIT) => None,
+    }
+}
+
 /// Why jobs will not find the GPUs that the operator states; `None` where they will. `program` is
 /// that of the driver, `nvidia-smi`, which the agent asks before each job.
 pub(super) async fn driver_problem(
@@ -29,16 +45,8 @@ pub(super) async fn driver_problem(
     wanted: usize,
     clock: &dyn Clock,
 ) -> Option<String> {
-    let output = Command::new(program)
-        .args(["--query-gpu=uuid", "--format=csv,noheader"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::select! {
-        biased;
-        output = output => output,
-        () = clock.sleep(DETECTION_LIMIT) => return Some(format!("{program} gives no answer")),
+    let Some(output) = ask(program, "uuid", clock).await else {
+        return Some(format!("{program} gives no answer"));
     };
     match output {
         Err(error) => Some(format!("{program} cannot be started ({error})")),
@@ -81,19 +89,9 @@ impl Inventory {
 
     /// Asks `nvidia-smi`. A machine without it has no GPUs.
     pub(super) async fn detect(clock: &dyn Clock) -> Self {
-        let output = Command::new("nvidia-smi")
-            .args(["--query-gpu=uuid,name,memory.total", "--format=csv,noheader"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::select! {
-            biased;
-            output = output => output,
-            () = clock.sleep(DETECTION_LIMIT) => {
-                tracing::warn!("nvidia-smi gives no answer; no GPUs are offered");
-                return Self::default();
-            }
+        let Some(output) = ask("nvidia-smi", "uuid,name,memory.total", clock).await else {
+            tracing::warn!("nvidia-smi gives no answer; no GPUs are offered");
+            return Self::default();
         };
         match output {
             Ok(output) if output.status.success() => {

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::jobs::first_trial;
 use super::service::{JobReport, Refusal};
 use super::wire;
-use crate::accounts::Caller;
+use crate::accounts::{AccountError, Caller};
 use crate::api::state::{Api, bearer};
 use crate::api::text::{language_of, plain};
 use crate::logs::{Cursor, Follower, Line, LogError, Note, TailLimits};
@@ -135,8 +135,14 @@ type Sent = Result<(), Gone>;
 impl Session {
     async fn run(&mut self, token: Option<String>, wanted: Wanted) -> Sent {
         let zh = self.lang == Lang::Zh;
-        let Some(caller) = self.caller(token.as_deref()).await else {
-            return self.stranger().await;
+        let caller = match self.caller(token.as_deref()).await {
+            Ok(Some(caller)) => caller,
+            Ok(None) => return self.stranger().await,
+            Err(error) => {
+                // Nobody is called a stranger for that: the client connects again.
+                tracing::error!(%error, "a caller of a log could not be looked up");
+                return self.send(Message::Close(None)).await;
+            }
         };
         let found = first_trial(&self.api, &caller, &wanted.job).await;
         let Ok((report, trial)) = found else {
@@ -147,7 +153,7 @@ impl Session {
             };
             return self.failed("not_found", text).await;
         };
-        match self.follow(token.as_deref(), report, &trial, &wanted).await {
+        match self.follow(token.as_deref(), caller, report, &trial, &wanted).await {
             Ok(sent) => sent,
             Err(LogError::Damaged(0..)) if wanted.after.is_some() => {
                 let text = if zh { "日志游标无效" } else { "not a log cursor" };
@@ -161,9 +167,14 @@ impl Session {
         }
     }
 
-    async fn caller(&self, token: Option<&str>) -> Option<Caller> {
-        let caller = self.api.accounts.authenticate(token?).await.ok()?;
-        caller.allows(Permission::JobRead).then_some(caller)
+    /// Who listens; `None` is a stranger, an error says nothing about them.
+    async fn caller(&self, token: Option<&str>) -> Result<Option<Caller>, AccountError> {
+        let Some(token) = token else { return Ok(None) };
+        match self.api.accounts.authenticate(token).await {
+            Ok(caller) => Ok(caller.allows(Permission::JobRead).then_some(caller)),
+            Err(AccountError::Unauthorized) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn stranger(&mut self) -> Sent {
@@ -178,6 +189,7 @@ impl Session {
     async fn follow(
         &mut self,
         token: Option<&str>,
+        mut caller: Caller,
         mut report: JobReport,
         trial: &TrialId,
         wanted: &Wanted,
@@ -206,9 +218,12 @@ impl Session {
         loop {
             changes.mark_unchanged();
             // A key may be revoked, or expire, while its holder listens.
-            let Some(caller) = self.caller(token).await else {
-                return Ok(self.stranger().await);
-            };
+            match self.caller(token).await {
+                Ok(Some(now)) => caller = now,
+                Ok(None) => return Ok(self.stranger().await),
+                // The store failed for now: who was let in is still in.
+                Err(_) => {}
+            }
             match self.fresh(&caller, &job).await {
                 Ok(fresh) => report = fresh,
                 Err(Some(text)) => return Ok(self.failed("not_found", &text).await),
