@@ -139,6 +139,20 @@ impl Site {
         })
     }
 
+    /// The job once it has completed and is cleaned up.
+    ///
+    /// # Panics
+    /// When it ends otherwise, with all that is known of it.
+    pub fn completed(&self, id: &str) -> Value {
+        let job = self.wait(id);
+        if job["status"] != "completed" {
+            let events = self.ours(&["job", "event", id]).stdout;
+            let log = self.ours(&["job", "log", id, "--tail", "200"]).stdout;
+            panic!("the job has not completed: {job}\n{events}\n{log}");
+        }
+        job
+    }
+
     /// Submits a request with our client; the job's id.
     pub fn submit(&self, request: &Value) -> String {
         let path = self.file("request.json", request);

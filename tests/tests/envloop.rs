@@ -126,8 +126,9 @@ fn envloop_sdk_waits_reads_and_downloads_a_checkpoint() {
 import json, struct
 json.dump({"peft_type": "LORA", "base_model_name_or_path": "base/model", "r": 8, "target_modules": ["q_proj"]},
           open("outputs/lora/adapter_config.json", "w"))
-header = json.dumps({"x.lora_A.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
-open("outputs/lora/adapter_model.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(16))
+half = lambda at: {"dtype": "F32", "shape": [2, 2], "data_offsets": [at, at + 16]}
+header = json.dumps({"x.lora_A.weight": half(0), "x.lora_B.weight": half(16)}).encode()
+open("outputs/lora/adapter_model.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(32))
 PY
 echo trained"#;
     let path =
@@ -219,8 +220,7 @@ fn envloop_our_client_runs_the_documents_lines() {
         let log = site.ours(&["job", "log", &id, "--follow"]).expect_code(0);
         let counts = log.stdout.lines().filter(|line| line.ends_with("] 4")).count();
         assert_eq!(counts, 2, "{log}");
-        let job = site.wait(&id);
-        assert_eq!(text(&job, "status"), "completed", "{job}");
+        let job = site.completed(&id);
         let spans: Vec<(String, String)> = job["training"]["trials"]
             .as_array()
             .unwrap()
@@ -303,7 +303,7 @@ fn envloop_budget_and_quota_come_last_and_take_nothing() {
     let five: Vec<Value> = (0..5).map(|_| json!({ "spec": site.spec(1, "true") })).collect();
     assert_eq!(site.refused(&json!({ "trials": five })), "TRAIN_JOB_CAPACITY_EXCEEDED");
     let id = site.submit(&json!({ "spec": site.spec(1, "true") }));
-    assert_eq!(text(&site.wait(&id), "status"), "completed");
+    site.completed(&id);
 }
 
 #[test]
@@ -320,8 +320,7 @@ fn envloop_commands_are_handed_over_byte_for_byte_and_images_are_checked_first()
     command.push_str(&"#".repeat(65_536 - command.len()));
     assert_eq!(command.len(), 65_536);
     let id = site.submit(&json!({ "spec": site.spec(1, &command) }));
-    let job = site.wait(&id);
-    assert_eq!(text(&job, "status"), "completed", "{}", job["training"]["trials"][0]["end_reason"]);
+    let job = site.completed(&id);
     let trial = text(&job["training"]["trials"][0], "trial_id").to_owned();
     let folder = site.home.path().join("exact");
     site.ours(&["trial", "artifact", "download", &trial, folder.to_str().unwrap()]).expect_code(0);
@@ -430,8 +429,7 @@ fn envloop_a_runner_is_published_from_a_clean_work_tree() {
     let selector = format!("team/mine@{commit}");
     // Nothing but the runner: its image, its resources, its own logic.
     let id = site.submit(&json!({ "request_id": "own", "spec": { "runner": selector } }));
-    let job = site.wait(&id);
-    assert_eq!(text(&job, "status"), "completed", "{job}");
+    let job = site.completed(&id);
     let trial = &job["training"]["trials"][0];
     assert_eq!((text(trial, "entrypoint"), &trial["outputs"]["files"]), ("main.py", &json!(1)));
     assert_eq!(

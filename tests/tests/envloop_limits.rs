@@ -180,8 +180,7 @@ fn envloop_a_container_goes_on_while_the_server_is_away() {
     std::thread::sleep(Duration::from_secs(1));
     site.server.restart();
     assert_eq!(site.containers.containers(), before, "the same container goes on");
-    let job = site.wait(&id);
-    assert_eq!(text(&job, "status"), "completed", "{job}");
+    let job = site.completed(&id);
     let wanted: Vec<String> = (0..60).map(|number| format!("line {number}")).collect();
     assert_eq!(lines(&site, &id), wanted);
     assert_eq!(job["training"]["trials"][0]["outputs"]["files"], 1);

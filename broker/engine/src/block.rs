@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runwhere_model::{BlockScope, ErrorKind, OfferKey, ProviderError};
+use runwhere_model::{BlockScope, ErrorKind, OfferKey, ProviderError, ProviderId};
 
 use crate::policy::Policy;
 use crate::unit::{add, backoff};
@@ -110,6 +110,13 @@ impl Blocks {
         self.0.retain(|block| block.kind == ErrorKind::Throttle || !block.covers(offer));
     }
 
+    /// Room has become free on a machine whose offers share it: want of capacity on any of them may
+    /// be over.
+    pub fn freed(&mut self, provider: &ProviderId) {
+        self.0
+            .retain(|block| block.kind != ErrorKind::Capacity || block.offer.provider != *provider);
+    }
+
     /// The refusal that holds an offer back longest.
     pub fn of(&self, offer: &OfferKey, now: Timestamp) -> Option<&Block> {
         let holding = self.0.iter().filter(|block| block.until > now && block.covers(offer));
@@ -163,8 +170,6 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use runwhere_model::ProviderId;
-
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -224,6 +229,20 @@ mod tests {
         blocks.lifted(&one);
         blocks.launch_refused(&one, &refused, at(now), &policy);
         assert_eq!(blocks.of(&one, at(now)).unwrap().pause.as_secs(), 60);
+    }
+
+    #[test]
+    fn room_on_a_shared_machine_is_room_for_all_of_its_offers() {
+        let [one, other] = ["sim/-/-/on_demand/x1", "sim/-/-/on_demand/x4"].map(offer);
+        let policy = Policy::default();
+        let mut blocks = Blocks::default();
+        for (offer, kind) in [(&one, ErrorKind::Capacity), (&other, ErrorKind::Quota)] {
+            blocks.launch_refused(offer, &error(kind, BlockScope::Call, None), at(0), &policy);
+        }
+        blocks.freed(&ProviderId::new("aws").unwrap());
+        assert_eq!(blocks.0.len(), 2);
+        blocks.freed(&one.provider);
+        assert_eq!(blocks.of(&one, at(1)).map(|block| block.kind), Some(ErrorKind::Quota));
     }
 
     #[test]

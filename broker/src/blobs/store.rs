@@ -9,7 +9,7 @@ use runwhere_model::ProjectId;
 use sha2::Digest as _;
 
 use super::BlobError;
-use super::writer::{BlobWriter, Encoding};
+use super::writer::{BlobWriter, Encoding, Goal};
 use crate::disk::{self, DiskRoom};
 use crate::ports::Room as _;
 
@@ -42,7 +42,22 @@ impl Blobs {
         size: u64,
         encoding: Encoding,
     ) -> Result<BlobWriter, BlobError> {
-        let place = self.place(project, &sha256);
+        let goal = Goal::Known(sha256, self.place(project, &sha256));
+        self.begin_with(goal, size, encoding).await
+    }
+
+    /// As [`Self::begin`], for content whose digest is only known once it has arrived.
+    pub async fn begin_any(&self, project: &ProjectId, size: u64) -> Result<BlobWriter, BlobError> {
+        let goal = Goal::Any(self.folder_of(project));
+        self.begin_with(goal, size, Encoding::Identity).await
+    }
+
+    async fn begin_with(
+        &self,
+        goal: Goal,
+        size: u64,
+        encoding: Encoding,
+    ) -> Result<BlobWriter, BlobError> {
         let temporary = self.root.join(TEMPORARY);
         let room = DiskRoom::of(&self.root);
         disk::blocking(move || {
@@ -51,7 +66,7 @@ impl Blobs {
             }
             // Whoever cleans up temporary files may have taken the folder away.
             disk::make_folder(&temporary)?;
-            BlobWriter::create(&temporary, place, sha256, size, encoding)
+            BlobWriter::create(&temporary, goal, size, encoding)
         })
         .await?
     }
@@ -162,10 +177,19 @@ impl Blobs {
     }
 
     fn place(&self, project: &ProjectId, sha256: &Digest) -> PathBuf {
-        let name = sha256.to_string();
-        // The prefix keeps the ids `.` and `..` from being folders of another meaning.
-        self.root.join(format!("p-{project}")).join(&name[..2]).join(name)
+        place_in(&self.folder_of(project), sha256)
     }
+
+    fn folder_of(&self, project: &ProjectId) -> PathBuf {
+        // The prefix keeps the ids `.` and `..` from being folders of another meaning.
+        self.root.join(format!("p-{project}"))
+    }
+}
+
+/// Where content lies in a project's folder.
+pub(super) fn place_in(project: &Path, sha256: &Digest) -> PathBuf {
+    let name = sha256.to_string();
+    project.join(&name[..2]).join(name)
 }
 
 /// Name of the folder of unfinished writes; no project's folder is called so.

@@ -32,7 +32,7 @@ async fn put(
     for chunk in body.chunks(7919) {
         writer.write(Bytes::copy_from_slice(chunk)).await?;
     }
-    writer.finish().await
+    writer.finish().await.map(|digest| assert_eq!(digest, sha256))
 }
 
 fn files_below(folder: &std::path::Path) -> usize {
@@ -56,6 +56,35 @@ async fn stores_both_encodings_of_one_content_and_reads_it_back() {
     assert_eq!((read, size), (data.clone(), data.len() as u64));
     assert_eq!(blobs.verify(&project, &sha256).await.unwrap(), size);
     assert_eq!(files_below(folder.path()), 1);
+}
+
+#[tokio::test]
+async fn content_of_any_digest_is_found_by_its_own() {
+    let (folder, blobs, project) = folder();
+    // Large enough to be brought to the disk while it arrives.
+    let data: Vec<u8> = (0..20_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    for (content, whole) in [(data.as_slice(), true), (b"", true), (b"short", false)] {
+        let size = content.len() as u64 + u64::from(!whole);
+        let mut writer = blobs.begin_any(&project, size).await.unwrap();
+        for chunk in content.chunks(1 << 20) {
+            writer.write(Bytes::copy_from_slice(chunk)).await.unwrap();
+        }
+        let sha256 = Digest::of(content);
+        match (writer.finish().await, whole) {
+            (Ok(digest), true) => {
+                assert_eq!(digest, sha256);
+                assert_eq!(blobs.verify(&project, &sha256).await.unwrap(), size);
+            }
+            (finished, _) => {
+                assert!(matches!(finished, Err(BlobError::TooShort { want: 6, got: 5 })));
+                assert_eq!(blobs.size(&project, &sha256).await.unwrap(), None);
+            }
+        }
+    }
+    let mut writer = blobs.begin_any(&project, 3).await.unwrap();
+    let _ = writer.write(Bytes::from_static(b"long")).await;
+    assert!(matches!(writer.finish().await, Err(BlobError::TooLong(3))));
+    assert_eq!(files_below(folder.path()), 2);
 }
 
 #[tokio::test]

@@ -4,14 +4,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use runwhere_agent::protocol::Digest;
 use runwhere_failpoint::failpoint;
 use sha2::Digest as _;
+use tokio::task::JoinHandle;
 
 use super::BlobError;
+use super::store::place_in;
 use crate::disk;
 
 /// How the bytes arrive.
@@ -26,15 +29,32 @@ pub enum Encoding {
 /// An unfinished blob. Dropping it removes what was written.
 #[derive(Debug)]
 pub struct BlobWriter {
-    // `None` only while a chunk is being written on another thread.
-    state: Option<State>,
+    at: At,
+}
+
+/// Where the unfinished blob is.
+#[derive(Debug)]
+enum At {
+    Here(Box<State>),
+    /// A chunk is being written and hashed on another thread, while the next one arrives.
+    Writing(JoinHandle<Result<Box<State>, BlobError>>),
+    /// After an error.
+    Gone,
 }
 
 #[derive(Debug)]
 struct State {
     input: Input,
-    place: PathBuf,
-    want: Digest,
+    goal: Goal,
+}
+
+/// What the content is to be.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// Content of this digest, at this place.
+    Known(Digest, PathBuf),
+    /// Whatever arrives, below this folder of a project.
+    Any(PathBuf),
 }
 
 #[derive(Debug)]
@@ -46,8 +66,7 @@ enum Input {
 impl BlobWriter {
     pub(super) fn create(
         temporary: &Path,
-        place: PathBuf,
-        want: Digest,
+        goal: Goal,
         size: u64,
         encoding: Encoding,
     ) -> Result<Self, BlobError> {
@@ -60,6 +79,7 @@ impl BlobWriter {
             written: 0,
             size,
             failure: None,
+            flusher: Flusher::default(),
         };
         let input = match encoding {
             Encoding::Identity => Input::Identity(sink),
@@ -67,25 +87,35 @@ impl BlobWriter {
                 Input::Gzip { decoder: Box::new(MultiGzDecoder::new(sink)), fed: false }
             }
         };
-        Ok(Self { state: Some(State { input, place, want }) })
+        Ok(Self { at: At::Here(Box::new(State { input, goal })) })
     }
 
-    /// Takes in some bytes. After an error the writer is of no use any more.
+    /// Takes in some bytes; what is wrong with them may be told with the next ones, or at the end.
+    /// After an error the writer is of no use any more.
     pub async fn write(&mut self, chunk: Bytes) -> Result<(), BlobError> {
-        let mut state = self.state.take().ok_or(BlobError::Mismatch)?;
-        let state = disk::blocking(move || {
+        let mut state = self.state().await?;
+        // Not waited for: one chunk is received while the one before it is hashed.
+        self.at = At::Writing(tokio::task::spawn_blocking(move || {
             state.input.feed(&chunk)?;
-            Ok::<_, BlobError>(state)
-        })
-        .await??;
-        self.state = Some(state);
+            Ok(state)
+        }));
         Ok(())
     }
 
-    /// Checks size and SHA-256, makes the file durable and gives it its name.
-    pub async fn finish(mut self) -> Result<(), BlobError> {
-        let state = self.state.take().ok_or(BlobError::Mismatch)?;
+    /// Checks size and SHA-256, makes the file durable and gives it its name. Returns the digest.
+    pub async fn finish(mut self) -> Result<Digest, BlobError> {
+        let state = self.state().await?;
         disk::blocking(move || state.finish()).await?
+    }
+
+    async fn state(&mut self) -> Result<Box<State>, BlobError> {
+        match std::mem::replace(&mut self.at, At::Gone) {
+            At::Here(state) => Ok(state),
+            At::Writing(writing) => {
+                writing.await.map_err(|_| io::Error::other("the file work was interrupted"))?
+            }
+            At::Gone => Err(BlobError::Mismatch),
+        }
     }
 }
 
@@ -106,7 +136,7 @@ impl Input {
 }
 
 impl State {
-    fn finish(self) -> Result<(), BlobError> {
+    fn finish(self: Box<Self>) -> Result<Digest, BlobError> {
         let mut sink = match self.input {
             Input::Identity(sink) => sink,
             Input::Gzip { mut decoder, fed } => {
@@ -125,21 +155,25 @@ impl State {
         if sink.written < sink.size {
             return Err(BlobError::TooShort { want: sink.size, got: sink.written });
         }
-        if Digest::finish(std::mem::take(&mut sink.hasher)) != self.want {
-            return Err(BlobError::Mismatch);
-        }
+        let digest = Digest::finish(std::mem::take(&mut sink.hasher));
+        let place = match self.goal {
+            Goal::Known(wanted, _) if digest != wanted => return Err(BlobError::Mismatch),
+            Goal::Known(_, place) => place,
+            Goal::Any(project) => place_in(&project, &digest),
+        };
         let file = sink.file.take().ok_or(BlobError::Mismatch)?;
         failpoint!("blob.before_sync");
+        sink.flusher.finish()?;
         file.sync_all()?;
         drop(file);
-        let folder = self.place.parent().ok_or(BlobError::Missing)?;
+        let folder = place.parent().ok_or(BlobError::Missing)?;
         disk::make_folder(folder)?;
         failpoint!("blob.before_rename");
-        fs::rename(&sink.path, &self.place)?;
+        fs::rename(&sink.path, &place)?;
         failpoint!("blob.renamed");
         disk::sync_folder(folder)?;
         failpoint!("blob.durable");
-        Ok(())
+        Ok(digest)
     }
 }
 
@@ -152,6 +186,42 @@ struct Sink {
     written: u64,
     size: u64,
     failure: Option<BlobError>,
+    flusher: Flusher,
+}
+
+/// Brings a large file to the disk while more of it arrives, so that its end need not wait for
+/// all of it.
+#[derive(Debug, Default)]
+struct Flusher {
+    flushed: u64,
+    flushing: Option<thread::JoinHandle<io::Result<()>>>,
+}
+
+/// So much of a file is written before what it has is brought to the disk.
+const FLUSH_BYTES: u64 = 32 << 20;
+
+impl Flusher {
+    fn written(&mut self, file: &File, written: u64) -> io::Result<()> {
+        if written - self.flushed < FLUSH_BYTES {
+            return Ok(());
+        }
+        if self.flushing.as_ref().is_some_and(|flushing| !flushing.is_finished()) {
+            return Ok(());
+        }
+        self.finish()?;
+        self.flushed = written;
+        let file = file.try_clone()?;
+        let begun = thread::Builder::new().stack_size(128 << 10).name("blob-flush".to_owned());
+        // Without a thread the end waits for everything.
+        self.flushing = begun.spawn(move || file.sync_data()).ok();
+        Ok(())
+    }
+
+    /// Waits for what was begun. The system tells of a failed write only once, so its error counts.
+    fn finish(&mut self) -> io::Result<()> {
+        let Some(flushing) = self.flushing.take() else { return Ok(()) };
+        flushing.join().unwrap_or_else(|_| Err(io::Error::other("the file work was interrupted")))
+    }
 }
 
 impl Sink {
@@ -182,6 +252,11 @@ impl Write for Sink {
         }
         self.hasher.update(bytes);
         self.written += bytes.len() as u64;
+        if let Err(error) = self.flusher.written(file, self.written) {
+            let kind = error.kind();
+            self.failure = Some(error.into());
+            return Err(kind.into());
+        }
         Ok(bytes.len())
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use runwhere_engine::{
     Context, Desired, Job, LeaseState, Step, StepError, Trial, TrialState, Unit,
 };
-use runwhere_model::{Bootstrapping, JobId, OfferKey, TrialId};
+use runwhere_model::{Bootstrapping, JobId, OfferKey, ProviderId, TrialId};
 
 use super::core::{Core, DriveError, Stepped};
 use crate::store::{Due, StoreError};
@@ -71,9 +71,16 @@ impl Lines {
         Arc::clone(lines.entry(offer.clone()).or_default())
     }
 
-    fn known(&self, offer: &OfferKey) -> Option<Arc<Line>> {
+    /// The lines before one provider's machine; the one whose first came earliest comes first.
+    fn before(&self, provider: &ProviderId) -> Vec<Arc<Line>> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.get(offer).map(Arc::clone)
+        let mut found: Vec<(Place, Arc<Line>)> = lines
+            .iter()
+            .filter(|(offer, _)| offer.provider == *provider)
+            .filter_map(|(_, line)| Some((line.waiting().first().cloned()?, Arc::clone(line))))
+            .collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found.into_iter().map(|(_, line)| line).collect()
     }
 }
 
@@ -114,11 +121,17 @@ impl Core {
         stepped
     }
 
-    /// Something of an offer has become free: who waits for it is launched, in order.
+    /// Something of a machine has become free: who waits for it is launched, in order. All offers
+    /// of a machine share its GPUs, so those who wait for another number of them try as well.
     pub(super) async fn fill(self: &Arc<Self>, offer: &OfferKey) {
-        let Some(line) = self.lines.known(offer) else { return };
-        let _turn = line.turn.lock().await;
-        self.pass_on(&line).await;
+        if !self.is_direct(&offer.provider) {
+            return;
+        }
+        self.blocks().freed(&offer.provider);
+        for line in self.lines.before(&offer.provider) {
+            let _turn = line.turn.lock().await;
+            self.pass_on(&line).await;
+        }
     }
 
     /// Lets one after the other try until one has to wait on. By who holds the turn.
@@ -174,7 +187,11 @@ impl Core {
     }
 
     fn is_own_machine(&self, job: &Job, trial: &Trial) -> bool {
-        let provider = self.parts.registry.get(&job.terms(trial.index).offer.provider);
+        self.is_direct(&job.terms(trial.index).offer.provider)
+    }
+
+    fn is_direct(&self, provider: &ProviderId) -> bool {
+        let provider = self.parts.registry.get(provider);
         provider.is_some_and(|one| one.capabilities().bootstrapping == Bootstrapping::Direct)
     }
 
@@ -268,6 +285,25 @@ mod tests {
         lines.of(&offer);
         lines.of(&other).waiting().insert(place(1, "job-1", 0));
         lines.of(&"local/-/-/on_demand/h100x4".parse().unwrap());
-        assert!(lines.known(&offer).is_none() && lines.known(&other).is_some());
+        let known = lines.0.lock().unwrap();
+        assert!(!known.contains_key(&offer) && known.contains_key(&other));
+    }
+
+    #[test]
+    fn the_lines_of_one_machine_come_by_who_has_waited_longest() {
+        let lines = Lines::default();
+        for (offer, second, job) in [
+            ("local/-/-/on_demand/h100x1", 3, "job-3"),
+            ("local/-/-/on_demand/h100x2", 1, "job-1"),
+            ("other/-/-/on_demand/h100x2", 0, "job-0"),
+            ("local/-/-/on_demand/h100x4", 2, "job-2"),
+        ] {
+            lines.of(&offer.parse().unwrap()).waiting().insert(place(second, job, 0));
+        }
+        lines.of(&"local/-/-/on_demand/h100x8".parse().unwrap());
+        let before = lines.before(&ProviderId::new("local").unwrap());
+        let firsts: Vec<String> =
+            before.iter().map(|line| line.first().unwrap().to_string()).collect();
+        assert_eq!(firsts, ["job-1.0", "job-2.0", "job-3.0"]);
     }
 }

@@ -11,7 +11,7 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::uri::PathAndQuery;
-use axum::http::{Request, StatusCode, Uri};
+use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use tokio::sync::watch;
@@ -65,7 +65,9 @@ impl App {
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let id = id.to_str().unwrap_or_default();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if path.starts_with("/agent/") || path.ends_with("z") {
+        // Waiting clients read many times a second.
+        let read = method == Method::GET && status.is_success();
+        if read || path.starts_with("/agent/") || path.ends_with("z") {
             tracing::debug!(%method, %path, status = status.as_u16(), millis, id, "request");
         } else {
             tracing::info!(%method, %path, status = status.as_u16(), millis, id, "request");
@@ -76,7 +78,7 @@ impl App {
     async fn route(&self, request: Request<Body>) -> Response {
         let path = request.uri().path();
         let waits = path == "/agent/v1/poll";
-        let streams = ["/agent/v1/outputs/", "/agent/v1/blobs/", "/api/v1/uploads/"]
+        let streams = ["/agent/v1/outputs", "/agent/v1/blobs/", "/api/v1/uploads/"]
             .iter()
             .any(|prefix| path.starts_with(prefix));
         let answer = self.router.clone().oneshot(request).map(|answer| match answer {

@@ -41,6 +41,9 @@ pub(super) enum Command {
     /// Limits of the project
     #[command(subcommand)]
     Limit(Show),
+    /// Who one is, and the newest jobs
+    #[command(subcommand)]
+    Dashboard(Show),
     /// Print a completion script
     Completions(Completions),
 }
@@ -248,19 +251,13 @@ pub(super) struct Download {
 #[derive(Debug, Subcommand)]
 pub(super) enum Runner {
     /// List readable runners
-    List(RunnerList),
+    List(Paging),
     /// Show a runner, or one revision of it
     Get(RunnerName),
     /// List the revisions of a runner
     Revisions(RunnerRevisions),
     /// Publish a commit of a Git work tree
     Publish(Publish),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RunnerList {
-    #[command(flatten)]
-    pub(super) paging: Paging,
 }
 
 #[derive(Debug, Args)]
@@ -328,6 +325,11 @@ pub(super) struct PublishContent {
     pub(super) visibility: VisibilityWord,
 }
 
+/// The word of a choice, on the command line and for the server alike.
+pub(super) fn word(choice: impl clap::ValueEnum) -> String {
+    choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// A kind of content on the command line.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum ContentWord {
@@ -336,32 +338,12 @@ pub(super) enum ContentWord {
     Plugins,
 }
 
-impl ContentWord {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Recipes => "recipes",
-            Self::Datasets => "datasets",
-            Self::Plugins => "plugins",
-        }
-    }
-}
-
 /// Who may read what is published.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum VisibilityWord {
     Public,
     Workspace,
     Project,
-}
-
-impl VisibilityWord {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Workspace => "workspace",
-            Self::Project => "project",
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -450,11 +432,77 @@ pub(super) struct SetConfig {
 #[derive(Debug, Subcommand)]
 pub(super) enum Billing {
     /// The project's budget
-    Account,
-    /// Newest usage entries
-    Ledger,
+    #[command(subcommand)]
+    Account(Show),
+    /// What was used
+    #[command(subcommand)]
+    Usage(Usage),
+    /// Money records
+    #[command(subcommand)]
+    Ledger(Ledger),
     /// Prices of what can be launched
-    Price,
+    #[command(subcommand)]
+    Price(Price),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Usage {
+    /// List what was used in a span of days
+    List(UsageList),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UsageList {
+    /// First day, or an instant with its offset
+    #[arg(long, value_name = "DATE")]
+    pub(super) start: String,
+    /// Day after the last, or an instant with its offset
+    #[arg(long, value_name = "DATE")]
+    pub(super) end: String,
+    /// day, product, endpoint or sku
+    #[arg(long, value_name = "WHAT", default_value = "day")]
+    pub(super) group_by: Grouping,
+    /// JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What usage is summed up by.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Grouping {
+    Day,
+    Product,
+    Endpoint,
+    Sku,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Ledger {
+    /// List the newest entries
+    List(LedgerList),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LedgerList {
+    /// Rows
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub(super) limit: u32,
+    /// JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Price {
+    /// List prices
+    List(PriceList),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PriceList {
+    /// JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

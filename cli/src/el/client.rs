@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::connection::Connection;
 use super::failure::{ElFailure, Outcome};
 use crate::api::Transport;
+use crate::texts::{Text, el as texts};
 
 const REPLY_BYTES: usize = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -46,10 +47,7 @@ pub(super) fn query(parameters: &[(&str, Option<String>)]) -> String {
 }
 
 pub(super) fn network(error: &reqwest::Error) -> ElFailure {
-    ElFailure::local(
-        "NETWORK_ERROR",
-        format!("the server cannot be reached: {}", crate::api::upload_retry::reason(error)),
-    )
+    ElFailure::local("NETWORK_ERROR", texts::unreachable(crate::api::upload_retry::reason(error)))
 }
 
 impl Client {
@@ -63,12 +61,10 @@ impl Client {
     pub(super) fn request(&self, method: Method, path: &str) -> Outcome<reqwest::RequestBuilder> {
         let own = path.starts_with('/');
         let url = if own { format!("{}{path}", self.url) } else { path.to_owned() };
-        let pool = self.transport.pool(&url).map_err(|failure| {
-            ElFailure::local(
-                "INTERNAL_ERROR",
-                failure.message.get(runwhere_model::Lang::En).to_owned(),
-            )
-        })?;
+        let pool = self
+            .transport
+            .pool(&url)
+            .map_err(|failure| ElFailure::local("INTERNAL_ERROR", failure.message.clone()))?;
         let mut request = pool.request(method, &url);
         if own {
             if let Some(key) = &self.connection.key {
@@ -138,12 +134,8 @@ impl Client {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes).map_err(|_| {
-            ElFailure::local(
-                "INVALID_RESPONSE",
-                "the server's answer is not JSON; check the base URL",
-            )
-        })
+        serde_json::from_slice(&bytes)
+            .map_err(|_| ElFailure::local("INVALID_RESPONSE", texts::answer_not_json()))
     }
 }
 
@@ -152,7 +144,7 @@ async fn whole(mut response: reqwest::Response) -> Outcome<Vec<u8>> {
     while let Some(piece) = response.chunk().await.map_err(|error| network(&error))? {
         bytes.extend_from_slice(&piece);
         if bytes.len() > REPLY_BYTES {
-            return Err(ElFailure::local("RESPONSE_TOO_LARGE", "the server's answer is too large"));
+            return Err(ElFailure::local("RESPONSE_TOO_LARGE", texts::answer_too_large()));
         }
     }
     Ok(bytes)
@@ -172,7 +164,7 @@ pub(super) async fn refused(response: reqwest::Response) -> Outcome<reqwest::Res
     let bytes = whole(response).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let code = body["code"].as_str().unwrap_or("HTTP_ERROR").to_owned();
-    let message = body["message"].as_str().unwrap_or("the request was refused").to_owned();
+    let message = body["message"].as_str().map_or_else(texts::refused, Text::same);
     let mut failure = ElFailure::local(&code, message);
     failure.status = Some(status.as_u16());
     failure.retry_after = retry_after;

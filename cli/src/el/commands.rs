@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::args::{
-    Artifact, Auth, Billing, Checkpoint, Command, Config, Job, Login, Paging, Runner, SetConfig,
-    Submit, Trial,
+    Artifact, Auth, Billing, Checkpoint, Command, Config, Grouping, Job, Ledger, Login, Paging,
+    Price, Runner, SetConfig, Submit, Trial, Usage, word,
 };
 use super::client::{Client, encoded, query};
 use super::connection::{Connection, Store, key_is_good, normal};
@@ -18,6 +18,7 @@ use super::follow::print_line;
 use super::{content, download, follow, git, help, submit};
 use crate::settings::Env;
 use crate::table;
+use crate::texts::el as texts;
 
 pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome {
     if let Command::Auth(auth) = command {
@@ -33,9 +34,12 @@ pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome
         Command::Runner(runner) => self::runner(&client, runner).await,
         Command::Content(content) => content::run(&client, content).await,
         Command::Checkpoint(checkpoint) => self::checkpoint(&client, checkpoint).await,
-        Command::Billing(Billing::Account) => shown(client.get("/v1/billing/account").await?),
-        Command::Billing(Billing::Ledger) => shown(client.get("/v1/billing/ledger").await?),
-        Command::Billing(Billing::Price) => shown(client.get("/v1/billing/prices").await?),
+        Command::Billing(billing) => self::billing(&client, billing).await,
+        Command::Dashboard(_) => {
+            let me = client.get("/v1/me").await?;
+            let jobs = client.get("/v1/jobs?type=train&limit=25").await?;
+            shown(json!({ "me": me, "jobs": jobs["items"] }))
+        }
         Command::Limit(_) => {
             let me = client.get("/v1/me").await?;
             let id =
@@ -114,7 +118,7 @@ async fn job(client: &Client, job: Job, lang: Lang) -> Outcome {
         Job::Get(args) => shown(client.get(&at(&args.id, "")).await?),
         Job::Result(args) => shown(client.get(&at(&args.id, "/result")).await?),
         Job::Stop(args) => shown(client.post(&at(&args.id, "/stop"), None).await?),
-        Job::Log(args) => follow::log(client, &args).await,
+        Job::Log(args) => follow::log(client, &args, lang).await,
         Job::Event(args) => {
             let page = client.get(&at(&args.id, "/events")).await?;
             listed(&page, &["resource_id", "status", "at", "source"], args.json)
@@ -126,12 +130,7 @@ async fn submit(client: &Client, args: &Submit, lang: Lang) -> Outcome {
     let request = submit::request(args)?;
     let id = request["request_id"].as_str().unwrap_or_default();
     // Before it is sent: an uncertain submit can be repeated with it.
-    match lang {
-        Lang::Zh => eprintln!("request id：{id}（结果不确定时，以同一 id 和相同输入重试）"),
-        Lang::En => eprintln!(
-            "request id: {id} (repeat with it and the same input where the result is uncertain)"
-        ),
-    }
+    eprintln!("{}", texts::request_id(id).get(lang));
     let reply = client.post("/v1/jobs", Some(&request)).await?;
     if !args.wait {
         return shown(reply);
@@ -188,8 +187,8 @@ async fn runner(client: &Client, runner: Runner) -> Outcome {
     const COLUMNS: [&str; 5] = ["name", "revision", "visibility", "source_ref", "created_at"];
     match runner {
         Runner::List(args) => {
-            let page = client.get(&format!("/v1/runners{}", paged(&args.paging, &[]))).await?;
-            listed(&page, &COLUMNS, args.paging.json)
+            let page = client.get(&format!("/v1/runners{}", paged(&args, &[]))).await?;
+            listed(&page, &COLUMNS, args.json)
         }
         Runner::Get(args) => {
             let (name, revision) = args.runner.split_once('@').unwrap_or((&args.runner, ""));
@@ -209,9 +208,55 @@ async fn runner(client: &Client, runner: Runner) -> Outcome {
         Runner::Publish(args) => {
             let path = runner_path(&args.name)?;
             let body =
-                git::publication(&args.folder, args.commit.as_deref(), args.visibility.word())?;
+                git::publication(&args.folder, args.commit.as_deref(), &word(args.visibility))?;
             shown(client.post(&format!("{path}/revisions"), Some(&body)).await?)
         }
+    }
+}
+
+async fn billing(client: &Client, billing: Billing) -> Outcome {
+    match billing {
+        Billing::Account(_) => shown(client.get("/v1/billing/account").await?),
+        Billing::Usage(Usage::List(args)) => {
+            let query = query(&[
+                ("start", Some(instant(&args.start))),
+                ("end", Some(instant(&args.end))),
+                ("group_by", Some(word(args.group_by))),
+            ]);
+            let page = client.get(&format!("/v1/billing/usage{query}")).await?;
+            let group = match args.group_by {
+                Grouping::Day => "day",
+                Grouping::Product => "product",
+                Grouping::Endpoint => "endpoint_id",
+                Grouping::Sku => "sku",
+            };
+            listed(&page, &[group, "amount_usd", "gpu_seconds"], args.json)
+        }
+        Billing::Ledger(Ledger::List(args)) => {
+            let page = client.get(&format!("/v1/billing/ledger?limit={}", args.limit)).await?;
+            let columns = [
+                "entry_id",
+                "sku",
+                "amount",
+                "currency",
+                "gpu_seconds",
+                "reference",
+                "occurred_at",
+            ];
+            listed(&page, &columns, args.json)
+        }
+        Billing::Price(Price::List(args)) => {
+            let page = client.get("/v1/billing/prices").await?;
+            listed(&page, &["sku", "gpu_type", "gpus", "amount", "currency", "unit"], args.json)
+        }
+    }
+}
+
+/// A day begins at midnight, UTC; the server says what is wrong with anything else.
+fn instant(text: &str) -> String {
+    match text.parse::<jiff::civil::Date>() {
+        Ok(_) if text.len() == "2026-01-01".len() => format!("{text}T00:00:00+00:00"),
+        Ok(_) | Err(_) => text.to_owned(),
     }
 }
 
@@ -220,7 +265,7 @@ fn runner_path(name: &str) -> Outcome<String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
             Ok(format!("/v1/runners/{}/{}", encoded(namespace), encoded(name)))
         }
-        _ => Err(ElFailure::usage("a runner is named as namespace/name")),
+        _ => Err(ElFailure::usage(texts::runner_name())),
     }
 }
 
@@ -269,17 +314,16 @@ async fn set(args: &SetConfig, env: &Env) -> Outcome {
     let mut saved = store.saved()?;
     let value = match (&args.value, args.stdin) {
         (Some(_), _) if args.name == "api-key" => {
-            let why = "a key is never given as an argument; use --stdin";
-            return Err(ElFailure::usage(why));
+            return Err(ElFailure::usage(texts::key_as_argument()));
         }
         (Some(value), false) => value.clone(),
         (None, true) => {
             let mut text = String::new();
             let read = std::io::stdin().lock().take(4096).read_to_string(&mut text);
-            read.map_err(|error| ElFailure::local("FILE_ERROR", error.to_string()))?;
+            read.map_err(|error| ElFailure::local("FILE_ERROR", texts::stdin_failed(error)))?;
             text.trim().to_owned()
         }
-        _ => return Err(ElFailure::usage("give the value, or --stdin")),
+        _ => return Err(ElFailure::usage(texts::value_or_stdin())),
     };
     match args.name.as_str() {
         "base-url" => saved.api_url = Some(normal(&value)?),
@@ -287,7 +331,7 @@ async fn set(args: &SetConfig, env: &Env) -> Outcome {
         "project-id" => saved.project_id = Some(value),
         "api-key" => {
             if !key_is_good(&value) {
-                return Err(ElFailure::local("INVALID_API_KEY", "this cannot be an API key"));
+                return Err(ElFailure::local("INVALID_API_KEY", texts::key_invalid()));
             }
             let url = Connection::resolve(env)?.require_url()?.to_owned();
             let connection = Connection {
@@ -299,7 +343,7 @@ async fn set(args: &SetConfig, env: &Env) -> Outcome {
             keep(&store, &url, &value, &me)?;
             return shown(json!({ "saved": "api-key", "project": me["project"] }));
         }
-        other => return Err(ElFailure::usage(format!("there is no setting {other}"))),
+        other => return Err(ElFailure::usage(texts::setting_unknown(other))),
     }
     store.save(&saved)?;
     shown(json!({ "saved": args.name }))
@@ -348,10 +392,7 @@ async fn login(args: &Login, env: &Env, lang: Lang) -> Outcome {
         json!({ "key_hash": hash(&key), "poll_hash": hash(&poll), "code_hash": hash(&code) });
     let grant = client.post("/v1/auth/cli/start", Some(&start)).await?;
     let address = grant["verification_uri"].as_str().unwrap_or_default();
-    match lang {
-        Lang::Zh => eprintln!("确认码：{code}\n打开：{address}"),
-        Lang::En => eprintln!("Confirmation code: {code}\nOpen: {address}"),
-    }
+    eprintln!("{}", texts::login_open(code, address).get(lang));
     if !args.no_browser {
         let _ = std::process::Command::new("xdg-open")
             .arg(address)
@@ -368,10 +409,7 @@ async fn login(args: &Login, env: &Env, lang: Lang) -> Outcome {
                 Some("approved") => return Ok(()),
                 Some("pending") => tokio::time::sleep(interval).await,
                 _ => {
-                    return Err(ElFailure::local(
-                        "AUTH_LOGIN_DENIED",
-                        "the login was denied or cancelled",
-                    ));
+                    return Err(ElFailure::local("AUTH_LOGIN_DENIED", texts::login_denied()));
                 }
             }
         }
@@ -379,9 +417,9 @@ async fn login(args: &Login, env: &Env, lang: Lang) -> Outcome {
     let limit = Duration::from_secs(args.timeout);
     let approved = tokio::select! {
         waited = tokio::time::timeout(limit, waited) => waited.unwrap_or_else(|_| {
-            Err(ElFailure::local("AUTH_LOGIN_TIMEOUT", "nobody approved the login in time"))
+            Err(ElFailure::local("AUTH_LOGIN_TIMEOUT", texts::login_timeout()))
         }),
-        _ = tokio::signal::ctrl_c() => Err(ElFailure { exit: 130, ..ElFailure::local("AUTH_INPUT_CANCELLED", "cancelled") }),
+        _ = tokio::signal::ctrl_c() => Err(ElFailure { exit: 130, ..ElFailure::local("AUTH_INPUT_CANCELLED", texts::cancelled()) }),
     };
     if let Err(failure) = approved {
         let _ = client.post("/v1/auth/cli/cancel", Some(&body)).await;

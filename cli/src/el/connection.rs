@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::{ElFailure, Outcome};
 use crate::settings::Env;
+use crate::texts::el as texts;
 
 const MOST_BYTES: u64 = 64 << 10;
 
@@ -44,18 +45,15 @@ struct File {
 pub(super) struct Store(PathBuf);
 
 fn insecure(path: &Path) -> ElFailure {
-    ElFailure::local(
-        "CONFIG_INSECURE_PATH",
-        format!("{} must be ours alone: no link, folders 0700, files 0600", path.display()),
-    )
+    ElFailure::local("CONFIG_INSECURE_PATH", texts::path_insecure(path.display()))
 }
 
 fn invalid(path: &Path) -> ElFailure {
-    ElFailure::local("INVALID_CONFIG", format!("{} is not valid", path.display()))
+    ElFailure::local("INVALID_CONFIG", texts::file_invalid(path.display()))
 }
 
 fn io(path: &Path, error: &std::io::Error) -> ElFailure {
-    ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
+    ElFailure::local("FILE_ERROR", texts::file_failed(path.display(), error))
 }
 
 impl Store {
@@ -63,14 +61,13 @@ impl Store {
         if let Some(home) = env.get("ENVLOOP_HOME") {
             let home = PathBuf::from(home);
             if !home.is_absolute() {
-                let why = "ENVLOOP_HOME must be an absolute path";
-                return Err(ElFailure::local("INVALID_ENVLOOP_HOME", why));
+                return Err(ElFailure::local("INVALID_ENVLOOP_HOME", texts::home_relative()));
             }
             return Ok(Self(home));
         }
         let home = env.get("HOME").map(PathBuf::from);
         let home =
-            home.ok_or_else(|| ElFailure::local("INVALID_ENVLOOP_HOME", "HOME is not set"))?;
+            home.ok_or_else(|| ElFailure::local("INVALID_ENVLOOP_HOME", texts::home_missing()))?;
         Ok(Self(home.join(".envloop")))
     }
 
@@ -97,7 +94,7 @@ impl Store {
         if file.len() > MOST_BYTES {
             return Err(ElFailure::local(
                 "CONFIG_TOO_LARGE",
-                format!("{} is too large", path.display()),
+                texts::file_too_large(path.display()),
             ));
         }
         fs::read_to_string(&path).map(Some).map_err(|error| io(&path, &error))
@@ -166,10 +163,7 @@ impl Store {
 
 /// A base URL in its one form.
 pub(super) fn normal(url: &str) -> Outcome<String> {
-    let wrong = || {
-        let why = "a base URL is http(s)://host[:port], plain http only for this machine";
-        ElFailure::local("INVALID_API_URL", why)
-    };
+    let wrong = || ElFailure::local("INVALID_API_URL", texts::url_invalid());
     let parsed = reqwest::Url::parse(url.trim()).map_err(|_| wrong())?;
     let host = parsed.host_str().ok_or_else(wrong)?.to_owned();
     let local = matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "[::1]");
@@ -212,17 +206,14 @@ impl Connection {
             (None, None) => None,
         };
         if key.as_deref().is_some_and(|key| !key_is_good(key)) {
-            return Err(ElFailure::local(
-                "INVALID_API_KEY",
-                "the API key has characters that no key has",
-            ));
+            return Err(ElFailure::local("INVALID_API_KEY", texts::key_invalid()));
         }
         Ok(Self { url, key, workspace, project })
     }
 
     pub(super) fn require_url(&self) -> Outcome<&str> {
         self.url.as_deref().ok_or_else(|| {
-            ElFailure::local("API_URL_REQUIRED", "no server is configured").hint(
+            ElFailure::local("API_URL_REQUIRED", texts::no_server()).hint(
                 "执行 el auth config set base-url http://127.0.0.1:8080",
                 "run `el auth config set base-url http://127.0.0.1:8080`",
             )

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::args::{Content, ContentName, ContentWord, PublishContent};
+use super::args::{Content, ContentName, ContentWord, PublishContent, word};
 use super::client::{Client, encoded};
 use super::commands::{listed, paged, shown};
 use super::failure::{ElFailure, Outcome};
+use crate::texts::el as texts;
 
 /// Files of one publication, as the server bounds them.
 const MOST_FILES: usize = 1000;
@@ -22,7 +23,7 @@ pub(super) async fn run(client: &Client, content: Content) -> Outcome {
         Content::Publish(args) => publish(client, &args).await,
         Content::List(args) => {
             let query = paged(&args.paging, &[("name", args.name)]);
-            let page = client.get(&format!("/v1/content/{}{query}", args.kind.word())).await?;
+            let page = client.get(&format!("/v1/content/{}{query}", word(args.kind))).await?;
             let columns =
                 ["name", "revision", "manifest_sha256", "visibility", "files", "created_at"];
             listed(&page, &columns, args.paging.json)
@@ -44,17 +45,15 @@ struct Found {
 }
 
 async fn publish(client: &Client, args: &PublishContent) -> Outcome {
-    let kind = args.kind.word();
+    let kind = word(args.kind);
     let (namespace, name) = parts(&args.name)?;
     let versioned = !matches!(args.kind, ContentWord::Recipes);
     match (&args.version, versioned) {
         (None, true) => {
-            return Err(ElFailure::usage(format!("--version is needed for {kind}")));
+            return Err(ElFailure::usage(texts::version_needed(&kind)));
         }
         (Some(_), false) => {
-            return Err(ElFailure::usage(
-                "--version: recipes have none; they are known by their manifest's digest",
-            ));
+            return Err(ElFailure::usage(texts::version_of_recipe()));
         }
         _ => {}
     }
@@ -80,7 +79,7 @@ async fn publish(client: &Client, args: &PublishContent) -> Outcome {
     let body = json!({
         "version": args.version,
         "files": listed,
-        "visibility": args.visibility.word(),
+        "visibility": word(args.visibility),
     });
     let path = format!("/v1/content/{kind}/{namespace}/{name}/versions");
     let published = client.post(&path, Some(&body)).await?;
@@ -92,12 +91,12 @@ fn parts(name: &str) -> Outcome<(String, String)> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
             Ok((encoded(namespace), encoded(name)))
         }
-        _ => Err(ElFailure::usage("content is named as namespace/name")),
+        _ => Err(ElFailure::usage(texts::content_name())),
     }
 }
 
 fn io(path: &Path, error: &std::io::Error) -> ElFailure {
-    ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
+    ElFailure::local("FILE_ERROR", texts::file_failed(path.display(), error))
 }
 
 /// All files below a folder but `.git`, in the order of their paths. A link or anything else that
@@ -110,8 +109,7 @@ fn walk(folder: &Path) -> Outcome<Vec<Found>> {
             let entry = entry.map_err(|error| io(&place, &error))?;
             let place = entry.path();
             let name = entry.file_name().into_string().map_err(|_| {
-                let why = format!("{}: the name is not UTF-8", place.display());
-                ElFailure::local("UNSUPPORTED_CONTENT", why)
+                ElFailure::local("UNSUPPORTED_CONTENT", texts::name_not_utf8(place.display()))
             })?;
             let kind = entry.file_type().map_err(|error| io(&place, &error))?;
             let path = format!("{prefix}{name}");
@@ -123,7 +121,7 @@ fn walk(folder: &Path) -> Outcome<Vec<Found>> {
                 if found.len() == MOST_FILES {
                     return Err(ElFailure::local(
                         "UNSUPPORTED_CONTENT",
-                        format!("more than {MOST_FILES} files; pack them into archives"),
+                        texts::too_many_files(MOST_FILES),
                     ));
                 }
                 let (sha256, size) = hashed(&place).map_err(|error| io(&place, &error))?;
@@ -131,7 +129,7 @@ fn walk(folder: &Path) -> Outcome<Vec<Found>> {
             } else {
                 return Err(ElFailure::local(
                     "UNSUPPORTED_CONTENT",
-                    format!("{}: only plain files can be published", place.display()),
+                    texts::plain_files_only(place.display()),
                 ));
             }
         }
@@ -166,11 +164,7 @@ struct Address {
 
 impl Address {
     fn read(args: &ContentName) -> Outcome<Self> {
-        let wrong = || {
-            ElFailure::usage(
-                "content is named as envloop://recipes/namespace/name@revision (or datasets, plugins)",
-            )
-        };
+        let wrong = || ElFailure::usage(texts::content_address());
         let rest = args.uri.strip_prefix("envloop://").unwrap_or(&args.uri);
         let (kind, rest) = rest.split_once('/').ok_or_else(wrong)?;
         if !matches!(kind, "recipes" | "datasets" | "plugins") {
@@ -196,9 +190,7 @@ impl Address {
 
     fn approval(&self) -> Outcome<String> {
         if self.kind != "plugins" || self.revision.is_none() {
-            return Err(ElFailure::usage(
-                "an approval is of one plugin: envloop://plugins/namespace/name@revision",
-            ));
+            return Err(ElFailure::usage(texts::approval_address()));
         }
         Ok(format!("{}/approval", self.path()))
     }

@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 use super::client::{Client, encoded, network, query, refused};
 use super::failure::{ElFailure, Outcome};
 use crate::download::{DownloadError, Expected, is_safe, save};
+use crate::texts::el as texts;
 
 fn unsafe_name(name: &str) -> ElFailure {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
-    ElFailure::local(
-        "ARTIFACT_NAME_UNSAFE",
-        format!("the name {shown} is refused; nothing was downloaded"),
-    )
+    ElFailure::local("ARTIFACT_NAME_UNSAFE", texts::name_unsafe(shown))
 }
 
 async fn fetch(
@@ -26,7 +24,7 @@ async fn fetch(
 ) -> Outcome<()> {
     if let Some(below) = target.parent() {
         let disk = |error: std::io::Error| {
-            ElFailure::local("FILE_ERROR", format!("{}: {error}", below.display()))
+            ElFailure::local("FILE_ERROR", texts::file_failed(below.display(), error))
         };
         std::fs::create_dir_all(below).map_err(disk)?;
         // A link that lies in the folder already must not lead the write elsewhere.
@@ -40,16 +38,14 @@ async fn fetch(
     save(response, target, &expected, |_| ()).await.map_err(|error| match error {
         DownloadError::Network(error) => network(&error),
         DownloadError::Disk(path, error) => {
-            ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
+            ElFailure::local("FILE_ERROR", texts::file_failed(path.display(), error))
         }
-        DownloadError::Size => ElFailure::local(
-            "ARTIFACT_SIZE_MISMATCH",
-            format!("{} has another size", target.display()),
-        ),
-        DownloadError::Hash => ElFailure::local(
-            "ARTIFACT_HASH_MISMATCH",
-            format!("{} has another SHA-256", target.display()),
-        ),
+        DownloadError::Size => {
+            ElFailure::local("ARTIFACT_SIZE_MISMATCH", texts::size_differs(target.display()))
+        }
+        DownloadError::Hash => {
+            ElFailure::local("ARTIFACT_HASH_MISMATCH", texts::hash_differs(target.display()))
+        }
     })
 }
 
@@ -106,7 +102,7 @@ pub(super) async fn checkpoint(client: &Client, name: &str, folder: &Path) -> Ou
     let found =
         items.iter().find(|item| item["checkpoint_id"] == name || item["tinker_path"] == name);
     let found = found
-        .ok_or_else(|| ElFailure::local("CHECKPOINT_NOT_FOUND", "there is no such checkpoint"))?;
+        .ok_or_else(|| ElFailure::local("CHECKPOINT_NOT_FOUND", texts::checkpoint_missing()))?;
     let path = found["tinker_path"].as_str().unwrap_or(name).to_owned();
     let answer = client
         .get(&format!("/v1/job/checkpoints/download{}", query(&[("path", Some(path))])))
@@ -118,7 +114,7 @@ pub(super) async fn checkpoint(client: &Client, name: &str, folder: &Path) -> Ou
             return Err(unsafe_name(name));
         }
         let url = answer["urls"][name].as_str().ok_or_else(|| {
-            ElFailure::local("CHECKPOINT_FILES_INVALID", format!("there is no address for {name}"))
+            ElFailure::local("CHECKPOINT_FILES_INVALID", texts::address_missing(name))
         })?;
         let target = folder.join(name);
         fetch(client, url, (folder, &target), file["size_bytes"].as_u64(), file["sha256"].as_str())

@@ -1,14 +1,13 @@
 //! How a command fails.
 
-use runwhere_model::Lang;
-
 use crate::terminal;
+use crate::texts::{Lang, Text};
 
 /// A failure with its code.
 #[derive(Debug)]
 pub(super) struct ElFailure {
     pub(super) code: String,
-    pub(super) message: String,
+    pub(super) message: Text,
     pub(super) hint: Option<[&'static str; 2]>,
     pub(super) status: Option<u16>,
     pub(super) exit: u8,
@@ -19,10 +18,10 @@ pub(super) type Outcome<T = u8> = Result<T, ElFailure>;
 
 impl ElFailure {
     /// Something on this machine.
-    pub(super) fn local(code: &str, message: impl Into<String>) -> Self {
+    pub(super) fn local(code: &str, message: Text) -> Self {
         Self {
             code: code.to_owned(),
-            message: message.into(),
+            message,
             hint: None,
             status: None,
             exit: 1,
@@ -31,7 +30,7 @@ impl ElFailure {
     }
 
     /// Wrong input: exit code 2.
-    pub(super) fn usage(message: impl Into<String>) -> Self {
+    pub(super) fn usage(message: Text) -> Self {
         Self { exit: 2, ..Self::local("INVALID_INPUT", message) }
     }
 
@@ -45,7 +44,7 @@ impl ElFailure {
         eprintln!(
             "{}: {}{status}",
             terminal::one_line(&self.code),
-            terminal::one_line(&self.message)
+            terminal::one_line(self.message.get(lang))
         );
         let hint = self.hint.or_else(|| known_hint(&self.code, self.status));
         if let Some([zh, en]) = hint {

@@ -10,11 +10,12 @@ use super::args::Log;
 use super::client::{Client, encoded, query};
 use super::failure::{ElFailure, Outcome};
 use crate::terminal;
+use crate::texts::{Lang, el as texts};
 
 const PAUSE: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 10_000;
 
-pub(super) async fn log(client: &Client, args: &Log) -> Outcome {
+pub(super) async fn log(client: &Client, args: &Log, lang: Lang) -> Outcome {
     let mut cursor = args.cursor.clone();
     let mut tail = if cursor.is_none() { Some(args.tail.unwrap_or(200)) } else { None };
     let mut seen: VecDeque<String> = VecDeque::new();
@@ -48,7 +49,7 @@ pub(super) async fn log(client: &Client, args: &Log) -> Outcome {
                 print_line(&shown(item));
             }
         }
-        let now = hint_of(&page);
+        let now = hint_of(&page, lang);
         if !now.is_empty() && now != hint {
             eprintln!("{now}");
         }
@@ -60,7 +61,7 @@ pub(super) async fn log(client: &Client, args: &Log) -> Outcome {
         }
         cursor = page["next_cursor"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         if cursor.is_none() {
-            return Err(ElFailure::local("INVALID_LOG_PAGE", "the log's page has no cursor"));
+            return Err(ElFailure::local("INVALID_LOG_PAGE", texts::log_without_cursor()));
         }
         tail = None;
         if !more {
@@ -80,12 +81,16 @@ fn shown(item: &Value) -> String {
     format!("[{}] {}", prefix.join(" "), terminal::lines(content))
 }
 
-fn hint_of(page: &Value) -> String {
+fn hint_of(page: &Value, lang: Lang) -> String {
     let mut parts = Vec::new();
     if let Some(status @ ("partial" | "failed" | "unavailable")) =
         page["collection_status"].as_str()
     {
-        parts.push(format!("collection={status}"));
+        parts.push(texts::log_collection(status).get(lang).to_owned());
+    }
+    if page["truncated"] == true {
+        let bytes = page["dropped_bytes"].as_u64().unwrap_or_default();
+        parts.push(texts::log_truncated(bytes).get(lang).to_owned());
     }
     if let Some(reason) = page["missing_reason"].as_str() {
         parts.push(terminal::one_line(reason).into_owned());

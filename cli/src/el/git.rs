@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::failure::{ElFailure, Outcome};
+use crate::texts::el as texts;
 
 fn git(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
     let output = Command::new("git")
@@ -17,15 +18,13 @@ fn git(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
         .args(arguments)
         .env("LC_ALL", "C")
         .output()
-        .map_err(|error| {
-            ElFailure::local("CLI_ERROR", format!("git cannot be started: {error}"))
-        })?;
+        .map_err(|error| ElFailure::local("CLI_ERROR", texts::git_missing(error)))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     let why = String::from_utf8_lossy(&output.stderr);
     let line = why.lines().next().unwrap_or_default().to_owned();
-    Err(ElFailure::local("REPOSITORY_REFERENCE_INVALID", format!("git {}: {line}", arguments[0])))
+    Err(ElFailure::local("REPOSITORY_REFERENCE_INVALID", texts::git_refused(arguments[0], line)))
 }
 
 fn line(folder: &Path, arguments: &[&str]) -> Outcome<String> {
@@ -35,10 +34,7 @@ fn line(folder: &Path, arguments: &[&str]) -> Outcome<String> {
 /// The body of a publication: the two files of the folder in a commit of a clean work tree.
 pub(super) fn publication(folder: &Path, commit: Option<&str>, visibility: &str) -> Outcome<Value> {
     if !line(folder, &["status", "--porcelain", "--", "."])?.is_empty() {
-        return Err(ElFailure::local(
-            "UNSUPPORTED_REPOSITORY_CONTENT",
-            "the work tree is not clean: commit or remove what has changed",
-        ));
+        return Err(ElFailure::local("UNSUPPORTED_REPOSITORY_CONTENT", texts::tree_not_clean()));
     }
     let wanted = format!("{}^{{commit}}", commit.unwrap_or("HEAD"));
     let revision = line(folder, &["rev-parse", "--verify", "--end-of-options", &wanted])?;
@@ -55,13 +51,13 @@ pub(super) fn publication(folder: &Path, commit: Option<&str>, visibility: &str)
     let mut files = BTreeMap::new();
     for name in listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let name = std::str::from_utf8(name).map_err(|_| {
-            ElFailure::local("UNSUPPORTED_REPOSITORY_CONTENT", "a file's name is not UTF-8")
+            let why = texts::name_not_utf8(String::from_utf8_lossy(name));
+            ElFailure::local("UNSUPPORTED_REPOSITORY_CONTENT", why)
         })?;
         let separator = if path.is_empty() { "" } else { "/" };
         let id = format!("{here}{separator}{name}");
         let content = object("blob", &id).map_err(|_| {
-            let why = format!("{name} is no file; a runner is exactly two files");
-            ElFailure::local("UNSUPPORTED_REPOSITORY_CONTENT", why)
+            ElFailure::local("UNSUPPORTED_REPOSITORY_CONTENT", texts::runner_not_a_file(name))
         })?;
         files.insert(name.to_owned(), STANDARD.encode(content));
     }

@@ -343,10 +343,33 @@ const ROWS: &[HelpEntry] = &[
     row("auth config set --stdin", "从标准输入读取值", "Read the value from standard input"),
     row("billing", "费用", "Money"),
     row("billing account", "项目预算", "The project's budget"),
-    row("billing ledger", "最新的用量记录", "Newest usage entries"),
+    with("billing account get", "查看预算", "Show it", "el billing account get"),
+    row("billing usage", "用量", "What was used"),
+    with(
+        "billing usage list",
+        "按天或其他方式汇总一段时间的用量",
+        "Sum up what was used in a span of days",
+        "el billing usage list --start 2026-07-01 --end 2026-08-01 --group-by sku",
+    ),
+    row(
+        "billing usage list --start",
+        "第一天，或带时区偏移的时刻",
+        "First day, or an instant with its offset",
+    ),
+    row(
+        "billing usage list --end",
+        "最后一天的后一天，或带时区偏移的时刻",
+        "Day after the last, or an instant with its offset",
+    ),
+    row("billing usage list --group-by", "汇总方式", "What to sum up by"),
+    row("billing ledger", "账目", "Money records"),
+    with("billing ledger list", "最新的记录", "Newest entries", "el billing ledger list --json"),
     row("billing price", "可启动资源的价格", "Prices of what can be launched"),
+    with("billing price list", "列出价格", "List prices", "el billing price list"),
     row("limit", "项目限额", "Limits of the project"),
     row("limit get", "查看限额", "Show them"),
+    row("dashboard", "概览", "Overview"),
+    row("dashboard get", "API key 属于谁，以及最新的任务", "Who the key is, and the newest jobs"),
     with(
         "completions",
         "打印补全脚本",
@@ -358,58 +381,20 @@ const ROWS: &[HelpEntry] = &[
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use clap::CommandFactory as _;
 
     use super::super::args::Cli;
     use super::*;
-
-    fn key(argument: &clap::Arg) -> String {
-        match argument.get_long() {
-            Some(long) => format!("--{long}"),
-            None => format!("<{}>", argument.get_id()),
-        }
-    }
-
-    fn check(command: &clap::Command, path: &str, used: &mut BTreeSet<String>) {
-        let rows: BTreeSet<&str> = ROWS.iter().map(|entry| entry.path).collect();
-        assert!(rows.contains(path), "no row for `{path}`");
-        used.insert(path.to_owned());
-        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            let own = format!("{path} {}", key(argument)).trim_start().to_owned();
-            let common = key(argument);
-            assert!(
-                rows.contains(own.as_str()) || rows.contains(common.as_str()),
-                "no row for `{own}`"
-            );
-            used.insert(if rows.contains(own.as_str()) { own } else { common });
-        }
-        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            check(sub, format!("{path} {}", sub.get_name()).trim_start(), used);
-        }
-    }
+    use crate::texts::checks;
 
     #[test]
     fn every_command_and_option_has_its_row_and_no_row_is_left_over() {
-        let mut used = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
-        check(&Cli::command(), "", &mut used);
-        let rows: BTreeSet<String> = ROWS.iter().map(|entry| entry.path.to_owned()).collect();
-        assert_eq!(rows.len(), ROWS.len(), "a row stands twice");
-        assert_eq!(rows.difference(&used).collect::<Vec<_>>(), Vec::<&String>::new());
+        checks::rows_fit(&Cli::command(), ROWS);
     }
 
     #[test]
     fn every_example_parses_in_both_languages() {
-        for lang in [Lang::Zh, Lang::En] {
-            for entry in ROWS {
-                for line in entry.examples.lines() {
-                    let parsed =
-                        translated(Cli::command(), lang).try_get_matches_from(line.split(' '));
-                    assert!(parsed.is_ok(), "{line}: {parsed:?}");
-                }
-            }
-        }
+        checks::examples_parse(|lang| translated(Cli::command(), lang), ROWS);
     }
 
     #[test]
@@ -420,10 +405,7 @@ mod tests {
         for word in ["用法", "命令", "示例", "退出码", "提交和管理"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
-        for entry in ROWS {
-            assert!(entry.zh.chars().any(is_cjk) || entry.zh.is_ascii(), "{}", entry.path);
-            assert!(!entry.en.chars().any(is_cjk), "{}", entry.path);
-        }
+        checks::languages_are_apart(ROWS);
         let mut english = translated(Cli::command(), Lang::En);
         assert!(!english.render_long_help().to_string().chars().any(is_cjk));
     }

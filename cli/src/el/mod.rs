@@ -24,6 +24,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use runwhere_model::Lang;
 
 use crate::settings::{Env, early_lang};
+use crate::texts::Text;
 
 /// Runs the `el` command.
 #[must_use]
@@ -41,7 +42,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(commands::dispatch(parsed.command, &env, lang)),
-        Err(error) => Err(failure::ElFailure::local("INTERNAL_ERROR", error.to_string())),
+        Err(error) => {
+            Err(failure::ElFailure::local("INTERNAL_ERROR", Text::same(error.to_string())))
+        }
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

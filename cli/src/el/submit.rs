@@ -4,25 +4,25 @@ use serde_json::{Map, Value, json};
 
 use super::args::Submit;
 use super::failure::{ElFailure, Outcome};
+use crate::texts::el as texts;
 
 /// Makes the request; it always has a request id, so that an uncertain submit can be repeated.
 pub(super) fn request(args: &Submit) -> Outcome<Value> {
     if args.kind != "train" {
-        return Err(ElFailure::usage("--type: only train is served"));
+        return Err(ElFailure::usage(texts::train_only()));
     }
     let overrides = overrides(args)?;
     let mut request = match &args.spec {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                ElFailure::local("FILE_ERROR", format!("{}: {error}", path.display()))
+                ElFailure::local("FILE_ERROR", texts::file_failed(path.display(), error))
             })?;
             let value: Value = serde_json::from_str(&text).map_err(|error| {
-                let (line, column) = (error.line(), error.column());
-                let why = format!("{}: not JSON at line {line}, column {column}", path.display());
+                let why = texts::file_not_json(path.display(), error.line(), error.column());
                 ElFailure::local("INVALID_JSON", why)
             })?;
             let Value::Object(mut request) = value else {
-                let why = format!("{} must hold one JSON object", path.display());
+                let why = texts::file_not_object(path.display());
                 return Err(ElFailure::local("INVALID_JSON", why));
             };
             over_file(&mut request, &overrides)?;
@@ -30,9 +30,7 @@ pub(super) fn request(args: &Submit) -> Outcome<Value> {
         }
         None => {
             if args.runner.is_none() {
-                return Err(ElFailure::usage(
-                    "--runner namespace/name@COMMIT (or --spec FILE) is needed",
-                ));
+                return Err(ElFailure::usage(texts::runner_needed()));
             }
             let trials: Vec<Value> = (1..=args.trials.unwrap_or(1))
                 .map(|number| json!({ "name": format!("trial-{number}"), "spec": overrides }))
@@ -61,8 +59,7 @@ fn overrides(args: &Submit) -> Outcome<Map<String, Value>> {
     put("image", args.docker.clone().map(Value::from));
     if let Some(command) = &args.command {
         if command.trim().is_empty() || command.len() > 65_536 {
-            let why = "--command must hold something else than white space, at most 65536 bytes";
-            return Err(ElFailure::usage(why));
+            return Err(ElFailure::usage(texts::command_invalid()));
         }
         put("command", Some(command.clone().into()));
     }
@@ -74,7 +71,7 @@ fn overrides(args: &Submit) -> Outcome<Map<String, Value>> {
         }
     };
     if args.gpu_type.as_ref().is_some_and(|text| text.trim().is_empty()) {
-        return Err(ElFailure::usage("--gpu-type must name a GPU model"));
+        return Err(ElFailure::usage(texts::gpu_type_blank()));
     }
     resource("gpu_type", args.gpu_type.clone().map(Value::from));
     resource("gpus", args.gpu.map(Value::from));
@@ -95,9 +92,7 @@ fn overrides(args: &Submit) -> Outcome<Map<String, Value>> {
 
 /// `64Gi` and the like in MiB.
 fn mebibytes(name: &str, text: &str) -> Outcome<u64> {
-    let wrong = || {
-        ElFailure::usage(format!("{name}: expected a size such as 64Gi (Mi, Gi or Ti), not {text}"))
-    };
+    let wrong = || ElFailure::usage(texts::size_invalid(name, text));
     let bare = text.strip_suffix('B').unwrap_or(text);
     let (number, unit) = bare.split_at_checked(bare.len().saturating_sub(2)).ok_or_else(wrong)?;
     let factor = match unit {
@@ -129,24 +124,24 @@ fn over_file(request: &mut Map<String, Value>, overrides: &Map<String, Value>) -
                 trial.as_object_mut().map(|trial| trial.entry("spec").or_insert_with(|| json!({})));
             match spec {
                 Some(spec) => over(spec, overrides)?,
-                None => return Err(ElFailure::usage("--spec: every trial must be an object")),
+                None => return Err(ElFailure::usage(texts::trial_not_object())),
             }
             any = true;
         }
     }
-    if any { Ok(()) } else { Err(ElFailure::usage("--spec: the file has neither trials nor spec")) }
+    if any { Ok(()) } else { Err(ElFailure::usage(texts::no_trials())) }
 }
 
 fn over(spec: &mut Value, overrides: &Map<String, Value>) -> Outcome<()> {
     let Value::Object(spec) = spec else {
-        return Err(ElFailure::usage("--spec: every spec must be an object"));
+        return Err(ElFailure::usage(texts::spec_not_object()));
     };
     for (key, value) in overrides {
         match (key.as_str(), value) {
             ("resources", Value::Object(named)) => {
                 let own = spec.entry("resources").or_insert_with(|| json!({}));
                 let Value::Object(own) = own else {
-                    return Err(ElFailure::usage("--spec: resources must be an object"));
+                    return Err(ElFailure::usage(texts::resources_not_object()));
                 };
                 own.extend(named.clone());
             }

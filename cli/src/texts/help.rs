@@ -690,58 +690,88 @@ fn below(
     })
 }
 
+/// What the tables of both programs are held to.
 #[cfg(test)]
-mod tests {
+pub(crate) mod checks {
     use std::collections::BTreeSet;
 
-    use clap::CommandFactory;
+    use super::HelpEntry;
+    use crate::texts::Lang;
 
-    use super::*;
-
-    fn paths(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
-        found.insert(path.to_owned());
+    fn note(
+        command: &clap::Command,
+        path: &str,
+        rows: &BTreeSet<&str>,
+        used: &mut BTreeSet<String>,
+    ) {
+        assert!(rows.contains(path), "no row for `{path}`");
+        used.insert(path.to_owned());
         for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
             let key = match argument.get_long() {
                 Some(long) => format!("--{long}"),
                 None => format!("<{}>", argument.get_id()),
             };
-            found.insert(format!("{path} {key}").trim_start().to_owned());
+            let own = format!("{path} {key}").trim_start().to_owned();
+            let found = [own, key].into_iter().find(|row| rows.contains(row.as_str()));
+            used.insert(found.unwrap_or_else(|| panic!("no row for an argument of `{path}`")));
         }
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            paths(sub, format!("{path} {}", sub.get_name()).trim_start(), found);
+            note(sub, format!("{path} {}", sub.get_name()).trim_start(), rows, used);
         }
     }
 
-    #[test]
-    fn every_command_and_option_has_its_row_and_no_row_is_left_over() {
-        let mut wanted = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
-        paths(&crate::args::Cli::command(), "", &mut wanted);
-        let rows: BTreeSet<_> = HELP.iter().map(|entry| entry.path.to_owned()).collect();
-        assert_eq!(rows.len(), HELP.len(), "a row stands twice");
-        assert_eq!(wanted.difference(&rows).collect::<Vec<_>>(), Vec::<&String>::new());
-        assert_eq!(rows.difference(&wanted).collect::<Vec<_>>(), Vec::<&String>::new());
+    /// Every command and argument has a row, and no row is left over.
+    pub(crate) fn rows_fit(command: &clap::Command, table: &[HelpEntry]) {
+        let rows: BTreeSet<&str> = table.iter().map(|entry| entry.path).collect();
+        assert_eq!(rows.len(), table.len(), "a row stands twice");
+        let mut used = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
+        note(command, "", &rows, &mut used);
+        let left: Vec<&&str> = rows.iter().filter(|row| !used.contains(**row)).collect();
+        assert_eq!(left, Vec::<&&str>::new());
     }
 
-    #[test]
-    fn every_example_parses() {
-        for entry in HELP {
-            for line in entry.examples.lines() {
-                let line = line.split(" > ").next().unwrap().split(" < ").next().unwrap();
-                let words = line.split(' ').collect::<Vec<_>>().join("\u{1}");
-                // Quoted examples hold one blank inside the quotes.
-                let words = words.replace("'50\u{1}CNY'", "50 CNY");
-                let parsed = crate::args::Cli::command().try_get_matches_from(words.split('\u{1}'));
+    /// The examples are command lines.
+    pub(crate) fn examples_parse(command: impl Fn(Lang) -> clap::Command, table: &[HelpEntry]) {
+        for line in table.iter().flat_map(|entry| entry.examples.lines()) {
+            let bare = line.split(" > ").next().unwrap().split(" < ").next().unwrap();
+            let words = bare.split(' ').collect::<Vec<_>>().join("\u{1}");
+            // Quoted examples hold one blank inside the quotes.
+            let words = words.replace("'50\u{1}CNY'", "50 CNY");
+            for lang in [Lang::Zh, Lang::En] {
+                let parsed = command(lang).try_get_matches_from(words.split('\u{1}'));
                 assert!(parsed.is_ok(), "{line}: {parsed:?}");
             }
         }
     }
 
-    #[test]
-    fn chinese_rows_are_chinese_and_english_rows_are_not() {
+    /// Chinese rows are Chinese and English ones are not.
+    pub(crate) fn languages_are_apart(table: &[HelpEntry]) {
         let is_cjk = |c: char| ('\u{4e00}'..='\u{9fff}').contains(&c);
-        for entry in HELP {
+        for entry in table {
             assert!(entry.zh.chars().any(is_cjk) || entry.zh.is_ascii(), "{}", entry.path);
             assert!(!entry.en.chars().any(is_cjk), "{}", entry.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_and_option_has_its_row_and_no_row_is_left_over() {
+        checks::rows_fit(&crate::args::Cli::command(), HELP);
+    }
+
+    #[test]
+    fn every_example_parses() {
+        checks::examples_parse(|lang| translate(crate::args::Cli::command(), lang), HELP);
+    }
+
+    #[test]
+    fn chinese_rows_are_chinese_and_english_rows_are_not() {
+        checks::languages_are_apart(HELP);
     }
 }

@@ -5,6 +5,7 @@
 
 mod admin;
 mod common;
+pub(crate) mod el;
 mod help;
 mod jobs;
 mod login;
@@ -16,6 +17,8 @@ mod text;
 
 pub use admin::*;
 pub use common::*;
+#[cfg(test)]
+pub(crate) use help::checks;
 pub use help::{HELP, HelpEntry, Table, translate, translate_with};
 pub(crate) use help::{row, with};
 pub use jobs::*;
@@ -42,8 +45,17 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<(&'static str, &'static str, &'static str)> {
-        [admin::ALL, common::ALL, jobs::ALL, login::ALL, price::ALL, serving::ALL, synced::ALL]
-            .concat()
+        [
+            admin::ALL,
+            common::ALL,
+            el::ALL,
+            jobs::ALL,
+            login::ALL,
+            price::ALL,
+            serving::ALL,
+            synced::ALL,
+        ]
+        .concat()
     }
 
     fn placeholders(text: &str) -> BTreeSet<&str> {

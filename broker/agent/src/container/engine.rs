@@ -12,7 +12,9 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::StreamExt;
+use tokio::time::Instant;
 
+use super::version;
 use crate::files::write_durable;
 use crate::protocol::DockerPlace;
 use crate::session::{lock, read_bootstrap};
@@ -24,6 +26,13 @@ const CONTAINER_FILE: &str = "container";
 const CALL_SECONDS: u64 = 400 * 24 * 3600;
 const PULL_LIMIT: Duration = Duration::from_secs(3000);
 const CHECK_LIMIT: Duration = Duration::from_secs(120);
+const CHECK_TRIES: u32 = 3;
+const CHECK_PAUSE: Duration = Duration::from_secs(2);
+/// An engine that cannot say for so long how a container ended is believed not to know.
+const ASK_LIMIT: Duration = Duration::from_secs(300);
+const ASK_PAUSE: Duration = Duration::from_millis(200);
+/// How often one that says that it lost the exit code is asked again.
+const CODE_TRIES: u32 = 25;
 const NO_PYTHON: i64 = 41;
 const OLD_PYTHON: i64 = 42;
 /// Looks for what the platform needs of an image.
@@ -71,12 +80,8 @@ impl Engine {
         lease_id: &str,
         node_dir: &Path,
     ) -> Result<Self, String> {
-        let socket = place.socket.to_string_lossy();
-        let version = bollard::API_DEFAULT_VERSION;
-        let docker = Docker::connect_with_unix(&socket, CALL_SECONDS, version)
-            .map_err(|error| told(&error))?;
-        let docker = docker
-            .negotiate_version()
+        let newest = bollard::API_DEFAULT_VERSION;
+        let docker = version::connect(&place.socket, CALL_SECONDS, newest)
             .await
             .map_err(|error| format!("{} ({})", told(&error), place.socket.display()))?;
         Ok(Self {
@@ -102,7 +107,7 @@ impl Engine {
         {
             return if kept.is_empty() { Ok(()) } else { Err(Unusable(kept)) };
         }
-        let checked = self.check(image).await?;
+        let checked = self.checked(image).await?;
         if let Some(path) = &verdict {
             // A lost verdict is made again.
             let _ = path.parent().map(fs::create_dir_all);
@@ -137,6 +142,22 @@ impl Engine {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(Unusable(format!("cannot pull {image}: {reason}"))),
             Err(_) => Err(Unusable(format!("{image} was not pulled in time"))),
+        }
+    }
+
+    /// The verdict of a check. One that came to nothing is repeated: a busy engine's mishap says
+    /// nothing of the image, and no user code has run.
+    async fn checked(&self, image: &str) -> Result<Option<String>, Unusable> {
+        let mut tries = 1;
+        loop {
+            match self.check(image).await {
+                Err(Unusable(reason)) if tries < CHECK_TRIES => {
+                    tracing::warn!(reason, tries, "the check of an image is repeated");
+                    tokio::time::sleep(CHECK_PAUSE * tries).await;
+                    tries += 1;
+                }
+                checked => return checked,
+            }
         }
     }
 
@@ -188,22 +209,50 @@ impl Engine {
         }
     }
 
-    /// The exit code of a container once it has ended.
+    /// The exit code of a container once it has ended. An engine that fails meanwhile, or is
+    /// being restarted, is asked again: its container runs on.
     pub(super) async fn wait(&self, name: &str) -> Result<i64, String> {
+        let mut failing: Option<Instant> = None;
+        let mut lost = 0;
         loop {
             let mut waiting = self.docker.wait_container(name, None::<WaitContainerOptions>);
-            let answered = waiting.next().await;
-            let state =
-                self.docker.inspect_container(name, None).await.map_err(|error| told(&error))?;
-            let state = state.state.unwrap_or_default();
+            // The client takes an exit code that is not 0 for an error.
+            let answered = match waiting.next().await {
+                Some(Ok(answer)) => Some(answer.status_code),
+                Some(Err(Error::DockerContainerWaitError { code, .. })) => Some(code),
+                Some(Err(_)) | None => None,
+            };
+            let state = match self.docker.inspect_container(name, None).await {
+                Ok(seen) => seen.state.unwrap_or_default(),
+                Err(error @ Error::DockerResponseServerError { status_code: 404, .. }) => {
+                    return Err(told(&error));
+                }
+                Err(error) => {
+                    let since = *failing.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= ASK_LIMIT {
+                        return Err(told(&error));
+                    }
+                    tracing::warn!(reason = told(&error), "the container engine is asked again");
+                    tokio::time::sleep(ASK_PAUSE * 5).await;
+                    continue;
+                }
+            };
+            failing = None;
             if state.running != Some(true)
                 && let Some(code) = state.exit_code
                 && state.finished_at.is_some()
             {
-                return Ok(code);
-            }
-            if !matches!(answered, Some(Ok(_))) {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                // Podman says so when it was too busy to note the end in time; the answer to the
+                // wait may still be right.
+                match answered {
+                    _ if code >= 0 => return Ok(code),
+                    Some(answered) if answered >= 0 => return Ok(answered),
+                    _ if lost >= CODE_TRIES => return Ok(code),
+                    _ => lost += 1,
+                }
+                tokio::time::sleep(ASK_PAUSE).await;
+            } else if answered.is_none() {
+                tokio::time::sleep(ASK_PAUSE).await;
             }
         }
     }

@@ -9,6 +9,7 @@ mod engine;
 mod program;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use engine::clear;
 pub(crate) use engine::{Engine, Unusable};

@@ -126,7 +126,10 @@ impl Container {
         let name = engine.container().to_owned();
         tokio::spawn(async move {
             let ended = match engine.wait(&name).await {
-                Ok(code) => Exit { code: i32::try_from(code).ok(), signal: None },
+                // Below 0 the engine does not know.
+                Ok(code) => {
+                    Exit { code: i32::try_from(code).ok().filter(|code| *code >= 0), signal: None }
+                }
                 Err(reason) => {
                     tracing::error!(reason, "cannot wait for the container");
                     Exit { code: None, signal: None }

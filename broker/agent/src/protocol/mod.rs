@@ -8,6 +8,7 @@
 //! | `POST /agent/v1/events` | [`EventsRequest`] | [`EventsReply`] |
 //! | `POST /agent/v1/logs?from_seq=N` | a batch of frames, see [`encode_batch`] | [`LogsReply`]; 409 with [`LogsReply`] for a gap |
 //! | `PUT /agent/v1/outputs/{sha256}?size=N` | the raw file | 200 once hashed and on disk |
+//! | `POST /agent/v1/outputs?size=N` | the raw file, hashed by both sides as it passes | [`StoredOutput`] once on disk |
 //! | `GET /agent/v1/outputs/{sha256}` | | [`StoredOutput`], read again from the broker's disk |
 //! | `POST /agent/v1/poll` | [`PollRequest`] | [`PollReply`] |
 //!

@@ -176,6 +176,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/agent/v1/blobs/{sha256}", get(blob))
         .route("/agent/v1/events", post(events))
         .route("/agent/v1/logs", post(logs))
+        .route("/agent/v1/outputs", post(store_any))
         .route("/agent/v1/outputs/{sha256}", put(store).get(stored))
         .route("/agent/v1/poll", post(poll))
         .layer(from_fn_with_state(Arc::clone(&shared), authorise));
@@ -313,6 +314,19 @@ async fn store(
     }
     shared.seen.lock().unwrap().outputs.insert(sha256, body.to_vec());
     StatusCode::OK
+}
+
+async fn store_any(
+    State(shared): State<Arc<Shared>>,
+    Query(Size { size }): Query<Size>,
+    body: Bytes,
+) -> Response {
+    if body.len() as u64 != size {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
+    let sha256 = Digest::of(&body);
+    shared.seen.lock().unwrap().outputs.insert(sha256, body.to_vec());
+    axum::Json(StoredOutput { size, sha256 }).into_response()
 }
 
 async fn stored(State(shared): State<Arc<Shared>>, Path(sha256): Path<Digest>) -> Response {

@@ -220,6 +220,47 @@ fn time_without_a_broker_does_not_count_against_the_outputs() {
 }
 
 #[test]
+fn a_large_output_is_sent_as_it_is_hashed_and_otherwise_with_care() {
+    let script = "head -c 20000000 /dev/urandom >large; cp large \"$COPY\"";
+    // Faults of the calls for it, and how many calls there are: sent and read back; lost and
+    // refused for a while; refused for good, asked for, sent by its digest and read back.
+    let plans: [(fn(usize) -> Fault, usize); 3] = [
+        (|_| Fault::None, 2),
+        (
+            |number| match number {
+                1 => Fault::LoseReply,
+                2 => Fault::Status(503),
+                _ => Fault::None,
+            },
+            4,
+        ),
+        (|number| if number == 1 { Fault::Status(400) } else { Fault::None }, 4),
+    ];
+    for (plan, calls) in plans {
+        let broker = Broker::start(shell(script), Vec::new());
+        broker
+            .faults(move |call, number| if call == "outputs" { plan(number) } else { Fault::None });
+        let mut node = Node::new(&broker, &Setup::default());
+        let copy = with_copy(&broker, &node);
+        node.agent();
+        broker.wait("done", done);
+        let content = fs::read(&copy).unwrap();
+        broker.seen(|seen| {
+            assert_eq!(seen.calls["outputs"], calls);
+            assert_eq!(seen.outputs.len(), 1);
+            assert!(seen.outputs.values().all(|stored| *stored == content));
+            let told = seen.events.iter().find_map(|event| match &event.kind {
+                EventKind::Output { path, sha256, size, .. } => Some((path, sha256, *size)),
+                _ => None,
+            });
+            let (path, sha256, size) = told.unwrap();
+            assert_eq!((path.as_str(), size), ("large", 20_000_000));
+            assert!(seen.outputs.contains_key(sha256));
+        });
+    }
+}
+
+#[test]
 fn user_code_waits_until_the_broker_knows_that_the_node_is_ready() {
     // Else a broker that hears nothing of a lost node would give the trial another one, and run it twice.
     let broker = Broker::start(shell(": >\"$STARTED\""), Vec::new());

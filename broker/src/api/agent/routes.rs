@@ -27,7 +27,7 @@ use crate::api::body;
 use crate::api::problem::Problem;
 use crate::api::state::{Api, bearer};
 use crate::api::text::Words;
-use crate::blobs::{BlobError, Encoding};
+use crate::blobs::{BlobError, BlobWriter, Encoding};
 use crate::logs::LogError;
 
 /// Leases whose assignment is remembered.
@@ -55,6 +55,7 @@ pub(crate) fn routes() -> Router<Arc<Api>> {
         .route("/agent/v1/blobs/{sha256}", get(blob))
         .route("/agent/v1/events", post(events))
         .route("/agent/v1/logs", post(logs))
+        .route("/agent/v1/outputs", post(post_output))
         .route("/agent/v1/outputs/{sha256}", get(output).put(put_output))
         .route("/agent/v1/poll", post(poll))
 }
@@ -170,6 +171,12 @@ struct Announced {
     size: u64,
 }
 
+fn size(
+    announced: Result<Query<Announced>, axum::extract::rejection::QueryRejection>,
+) -> Result<u64, AgentRefusal> {
+    Ok(announced.map_err(|_| AgentRefusal::Invalid("size is missing".into()))?.0.size)
+}
+
 async fn put_output(
     State(api): State<Arc<Api>>,
     agent: Agent,
@@ -177,19 +184,35 @@ async fn put_output(
     announced: Result<Query<Announced>, axum::extract::rejection::QueryRejection>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let sha256 = digest(&sha256)?;
-    let size = announced.map_err(|_| AgentRefusal::Invalid("size is missing".into()))?.0.size;
-    let allowance = allowance(&api, &agent.0).await?;
-    allowance.take(sha256, size)?;
+    let (sha256, size) = (digest(&sha256)?, size(announced)?);
+    allowance(&api, &agent.0).await?.take(sha256, size)?;
     let begun = api.parts.blobs.begin(&agent.0.project, sha256, size, Encoding::Identity);
-    let mut writer = begun.await?;
+    receive(begun.await?, size, body).await.map(|stored| Json(stored).into_response())
+}
+
+/// As [`put_output`], for an agent that hashes while it sends.
+async fn post_output(
+    State(api): State<Arc<Api>>,
+    agent: Agent,
+    announced: Result<Query<Announced>, axum::extract::rejection::QueryRejection>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let size = size(announced)?;
+    let taken = allowance(&api, &agent.0).await?.take_any(size)?;
+    let begun = api.parts.blobs.begin_any(&agent.0.project, size);
+    let stored = receive(begun.await?, size, body).await?;
+    taken.keep(stored.sha256);
+    Ok(Json(stored).into_response())
+}
+
+async fn receive(mut writer: BlobWriter, size: u64, body: Body) -> Result<StoredOutput, Problem> {
     let mut stream = body.into_data_stream();
     while let Some(chunk) = body::next(&mut stream).await? {
         writer.write(chunk).await?;
     }
-    writer.finish().await?;
+    let sha256 = writer.finish().await?;
     failpoint!("node.output.stored");
-    Ok(Json(StoredOutput { size, sha256 }).into_response())
+    Ok(StoredOutput { size, sha256 })
 }
 
 async fn output(
@@ -234,17 +257,53 @@ impl Allowance {
     /// Counts an output; refused beyond what a job may leave behind.
     fn take(&self, sha256: Digest, size: u64) -> Result<(), AgentRefusal> {
         let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bytes, seen) = &mut *outputs;
-        if seen.contains(&sha256) {
-            return Ok(());
+        if !outputs.1.contains(&sha256) {
+            outputs.0 = self.sum(outputs.0, size)?;
+            outputs.1.insert(sha256);
         }
-        let sum = bytes.saturating_add(size);
-        if sum > self.max_output_bytes {
-            let limit = self.max_output_bytes;
-            return Err(AgentRefusal::Invalid(format!("outputs are larger than {limit} bytes")));
-        }
-        *bytes = sum;
-        seen.insert(sha256);
         Ok(())
+    }
+
+    /// The same for one whose digest is not known yet.
+    fn take_any(self: Arc<Self>, size: u64) -> Result<Taken, AgentRefusal> {
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        outputs.0 = self.sum(outputs.0, size)?;
+        drop(outputs);
+        Ok(Taken { allowance: self, size })
+    }
+
+    fn sum(&self, bytes: u64, more: u64) -> Result<u64, AgentRefusal> {
+        let limit = self.max_output_bytes;
+        let sum = bytes.saturating_add(more);
+        match sum > limit {
+            true => Err(AgentRefusal::Invalid(format!("outputs are larger than {limit} bytes"))),
+            false => Ok(sum),
+        }
+    }
+}
+
+/// Bytes that count for an output on its way; given back where it does not arrive.
+struct Taken {
+    allowance: Arc<Allowance>,
+    size: u64,
+}
+
+impl Taken {
+    fn keep(mut self, sha256: Digest) {
+        let allowance = Arc::clone(&self.allowance);
+        let mut outputs = allowance.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was there already counts once.
+        if outputs.1.insert(sha256) {
+            self.size = 0;
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.size > 0 {
+            let mut outputs = self.allowance.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+            outputs.0 = outputs.0.saturating_sub(self.size);
+        }
     }
 }

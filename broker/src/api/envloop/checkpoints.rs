@@ -14,30 +14,24 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use super::answer::{Answer, Error, ok};
+use super::lora::{self, Lora, Unfit};
 use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use super::{artifacts, jobs};
 use crate::accounts::Caller;
+use crate::disk;
 use crate::runners::{Code, Refused};
 use crate::store::{JobView, Transition};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
-/// Bounds of what is read of them.
+/// Bounds of what is read of them: an adapter has some thousand tensors at most.
 const CONFIG_BYTES: u64 = 1 << 20;
-const HEADER_BYTES: u64 = 64 << 20;
+const HEADER_BYTES: u64 = 16 << 20;
 /// How long a download address works.
 const ADDRESS_SECONDS: i64 = 900;
 const REMEMBERED: usize = 10_000;
 const DELETED: &str = "checkpoint.deleted";
-
-/// What an adapter says of itself.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Lora {
-    base_model: String,
-    rank: u64,
-    tensors: usize,
-}
 
 struct Found {
     id: String,
@@ -52,65 +46,6 @@ struct Found {
 fn id(trial: &Trial, folder: &str) -> String {
     let digest = Digest::of(format!("{}\0{folder}", trial.id).as_bytes()).to_string();
     format!("ck_{}", &digest[..24])
-}
-
-/// Checks the adapter's configuration: the base model and rank that it states.
-fn config(text: &[u8]) -> Option<(String, u64)> {
-    let config: Value = serde_json::from_slice(text).ok()?;
-    let kind = config["peft_type"].as_str()?;
-    let base = config["base_model_name_or_path"].as_str()?.trim();
-    let rank = config["r"].as_u64()?;
-    let modules = match &config["target_modules"] {
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_string),
-        _ => false,
-    };
-    let good = kind.eq_ignore_ascii_case("lora") && !base.is_empty() && rank > 0 && modules;
-    good.then(|| (base.to_owned(), rank))
-}
-
-fn width(dtype: &str) -> Option<u64> {
-    Some(match dtype {
-        "F64" | "I64" | "U64" => 8,
-        "F32" | "I32" | "U32" => 4,
-        "F16" | "BF16" | "I16" | "U16" => 2,
-        "I8" | "U8" | "BOOL" | "F8_E4M3" | "F8_E5M2" => 1,
-        _ => return None,
-    })
-}
-
-/// Checks a safetensors header: every tensor's size is that of its shape, and together they are
-/// exactly the rest of the file. Returns how many there are.
-fn header(text: &[u8], data_bytes: u64) -> Option<usize> {
-    let header: BTreeMap<String, Value> = serde_json::from_slice(text).ok()?;
-    let mut spans = Vec::new();
-    let mut adapter = false;
-    for (name, tensor) in &header {
-        if name == "__metadata__" {
-            continue;
-        }
-        adapter |= name.contains("lora_");
-        let mut bytes = width(tensor["dtype"].as_str()?)?;
-        for side in tensor["shape"].as_array()? {
-            bytes = bytes.checked_mul(side.as_u64()?)?;
-        }
-        let offsets = tensor["data_offsets"].as_array()?;
-        let [begin, end] = offsets.as_slice() else { return None };
-        let (begin, end) = (begin.as_u64()?, end.as_u64()?);
-        if end.checked_sub(begin)? != bytes {
-            return None;
-        }
-        spans.push((begin, end));
-    }
-    spans.sort_unstable();
-    let mut at = 0;
-    for (begin, end) in &spans {
-        if *begin != at {
-            return None;
-        }
-        at = *end;
-    }
-    (adapter && at == data_bytes).then_some(spans.len())
 }
 
 async fn read_some(
@@ -135,64 +70,119 @@ async fn read_some(
     Ok(Some(whole))
 }
 
-/// What two files are as an adapter; `None` where they are none.
+/// What files with an adapter's names are; `None` where they cannot be read now.
 async fn examine(
     el: &El,
     project: &ProjectId,
     [settings, weights]: [&Output; 2],
-) -> Result<Option<Lora>, Error> {
-    if settings.size > CONFIG_BYTES || weights.size < 8 {
-        return Ok(None);
+) -> Result<Option<Result<Lora, Unfit>>, Error> {
+    if settings.size > CONFIG_BYTES {
+        return Ok(Some(Err(Unfit::ConfigUnreadable)));
+    }
+    if weights.size < 8 {
+        return Ok(Some(Err(Unfit::HeaderLength)));
     }
     let Some(text) = read_some(el, project, settings, 0, settings.size).await? else {
         return Ok(None);
     };
-    let Some((base_model, rank)) = config(&text) else { return Ok(None) };
+    let (base_model, rank) = match lora::config(&text) {
+        Ok(stated) => stated,
+        Err(unfit) => return Ok(Some(Err(unfit))),
+    };
     let Some(length) = read_some(el, project, weights, 0, 8).await? else { return Ok(None) };
     let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
     if length == 0 || length > HEADER_BYTES || length > weights.size - 8 {
-        return Ok(None);
+        return Ok(Some(Err(Unfit::HeaderLength)));
     }
     let Some(text) = read_some(el, project, weights, 8, length).await? else { return Ok(None) };
-    let tensors = header(&text, weights.size - 8 - length);
-    Ok(tensors.map(|tensors| Lora { base_model, rank, tensors }))
+    let data = weights.size - 8 - length;
+    let tensors = disk::blocking(move || lora::header(&text, data)).await;
+    let tensors = tensors.map_err(Refused::internal)?;
+    Ok(Some(tensors.map(|tensors| Lora { base_model, rank, tensors })))
 }
 
-async fn found_in(el: &El, job: &Job, trial: &Trial) -> Result<Vec<Found>, Error> {
-    if !trial.state.is_terminal() {
-        return Ok(Vec::new());
-    }
-    let outputs = el.parts.store.outputs(&trial.id).await?;
+/// A folder of outputs with an adapter's names in it.
+struct Candidate<'a> {
+    id: String,
+    folder: &'a str,
+    files: Vec<&'a Output>,
+    seen: Result<Lora, Unfit>,
+}
+
+async fn candidates<'a>(
+    el: &El,
+    job: &Job,
+    trial: &Trial,
+    outputs: &'a [Output],
+) -> Result<Vec<Candidate<'a>>, Error> {
     let mut folders: BTreeMap<&str, Vec<&Output>> = BTreeMap::new();
-    for output in &outputs {
+    for output in outputs {
         let folder = output.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         folders.entry(folder).or_default().push(output);
     }
     let mut found = Vec::new();
-    let mut deleted = None;
     for (folder, files) in folders {
         let named = |name: &str| {
             files.iter().copied().find(|file| file.path.rsplit('/').next() == Some(name))
         };
-        let (Some(settings), Some(weights)) = (named(CONFIG), named(WEIGHTS)) else { continue };
         let id = id(trial, folder);
-        let known = {
-            let adapters = el.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-            adapters.get(&id).cloned()
+        let seen = match (named(CONFIG), named(WEIGHTS)) {
+            (None, None) => continue,
+            (Some(settings), Some(weights)) => {
+                let seen = examined(el, job, &id, [settings, weights]).await?;
+                let Some(seen) = seen else { continue };
+                seen
+            }
+            (_, _) => Err(Unfit::Incomplete),
         };
-        let lora = match known {
-            Some(known) => known,
-            None => {
-                let lora = examine(el, &job.project, [settings, weights]).await?;
-                let mut adapters = el.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-                if adapters.len() >= REMEMBERED {
-                    adapters.clear();
-                }
-                adapters.insert(id.clone(), lora.clone());
-                lora
+        found.push(Candidate { id, folder, files, seen });
+    }
+    Ok(found)
+}
+
+/// As [`examine`], once for each pair of files: outputs never change.
+async fn examined(
+    el: &El,
+    job: &Job,
+    id: &str,
+    files: [&Output; 2],
+) -> Result<Option<Result<Lora, Unfit>>, Error> {
+    let known = || el.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known().get(id) {
+        return Ok(Some(known.clone()));
+    }
+    let seen = examine(el, &job.project, files).await?;
+    if let Some(seen) = &seen {
+        let mut known = known();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(id.to_owned(), seen.clone());
+    }
+    Ok(seen)
+}
+
+/// Checkpoints of a trial, and folders that look like one but are none, with the reason.
+async fn found_in(
+    el: &El,
+    job: &Job,
+    trial: &Trial,
+) -> Result<(Vec<Found>, Vec<(String, Unfit)>), Error> {
+    let (mut found, mut unfit) = (Vec::new(), Vec::new());
+    if !trial.state.is_terminal() {
+        return Ok((found, unfit));
+    }
+    let outputs = el.parts.store.outputs(&trial.id).await?;
+    let mut deleted = None;
+    for candidate in candidates(el, job, trial, &outputs).await? {
+        let Candidate { id, folder, files, seen } = candidate;
+        let lora = match seen {
+            Ok(lora) => lora,
+            Err(why) => {
+                unfit.push((folder.to_owned(), why));
+                continue;
             }
         };
-        let Some(lora) = lora else { continue };
         if deleted.is_none() {
             let events = el.parts.store.events(&job.project, &job.id).await?;
             let ids = events.into_iter().filter(|event| event.kind == DELETED);
@@ -213,7 +203,7 @@ async fn found_in(el: &El, job: &Job, trial: &Trial) -> Result<Vec<Found>, Error
             folder: folder.to_owned(),
         });
     }
-    Ok(found)
+    Ok((found, unfit))
 }
 
 impl Found {
@@ -254,7 +244,19 @@ impl Found {
 
 /// Checkpoints of a trial, as they are shown.
 pub(super) async fn of_trial(el: &El, job: &Job, trial: &Trial) -> Result<Vec<Value>, Error> {
-    Ok(found_in(el, job, trial).await?.iter().map(Found::item).collect())
+    Ok(found_in(el, job, trial).await?.0.iter().map(Found::item).collect())
+}
+
+/// Checkpoints of a trial, and what looks like one but is none: `{folder, reason}`.
+pub(super) async fn of_trial_with_others(
+    el: &El,
+    job: &Job,
+    trial: &Trial,
+) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    let (found, unfit) = found_in(el, job, trial).await?;
+    let others =
+        unfit.iter().map(|(folder, why)| json!({ "folder": folder, "reason": why.code() }));
+    Ok((found.iter().map(Found::item).collect(), others.collect()))
 }
 
 /// Checkpoints of all trials of a job.
@@ -269,7 +271,7 @@ pub(super) async fn of_job(el: &El, view: &JobView) -> Result<Vec<Value>, Error>
 async fn all_of_job(el: &El, view: &JobView) -> Result<Vec<Found>, Error> {
     let mut found = Vec::new();
     for (trial, _) in &view.trials {
-        found.extend(found_in(el, &view.job, trial).await?);
+        found.extend(found_in(el, &view.job, trial).await?.0);
     }
     Ok(found)
 }
@@ -446,52 +448,5 @@ pub(super) async fn operation_of(
     match checkpoint {
         Some(rest) => ok(operation(&caller, &format!("ck_{rest}"), el.parts.clock.now())),
         None => Err(Error::new(Code::ResourceNotFound, "there is no such operation")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_adapter_states_its_base_model_and_rank() {
-        let good = json!({ "peft_type": "LORA", "base_model_name_or_path": "m", "r": 8, "target_modules": ["q"] });
-        assert_eq!(config(good.to_string().as_bytes()), Some(("m".to_owned(), 8)));
-        for (key, value) in [
-            ("peft_type", json!("IA3")),
-            ("base_model_name_or_path", json!(" ")),
-            ("base_model_name_or_path", json!(null)),
-            ("r", json!(0)),
-            ("r", json!("8")),
-            ("target_modules", json!([])),
-        ] {
-            let mut bad = good.clone();
-            bad[key] = value;
-            assert_eq!(config(bad.to_string().as_bytes()), None, "{bad}");
-        }
-        assert_eq!(config(b"[]"), None);
-        assert_eq!(config(b"{"), None);
-    }
-
-    #[test]
-    fn tensors_fill_the_file_exactly() {
-        let tensor = |shape: Value, from: u64, to: u64| json!({ "dtype": "F16", "shape": shape, "data_offsets": [from, to] });
-        let whole = |tensors: Value, bytes| header(tensors.to_string().as_bytes(), bytes);
-        let a = tensor(json!([2, 3]), 0, 12);
-        let b = tensor(json!([4]), 12, 20);
-        assert_eq!(
-            whole(json!({ "x.lora_A": a, "x.lora_B": b, "__metadata__": { "format": "pt" } }), 20),
-            Some(2)
-        );
-        assert_eq!(whole(json!({ "x.lora_A": a, "x.lora_B": b }), 21), None);
-        assert_eq!(
-            whole(json!({ "x.lora_A": a, "x.lora_B": tensor(json!([4]), 13, 21) }), 21),
-            None
-        );
-        assert_eq!(whole(json!({ "x.lora_A": tensor(json!([2]), 0, 12) }), 12), None);
-        assert_eq!(whole(json!({ "x.weight": a }), 12), None);
-        assert_eq!(whole(json!({ "x.lora_A": tensor(json!([u64::MAX, 2]), 0, 12) }), 12), None);
-        assert_eq!(whole(json!({}), 0), None);
-        assert_eq!(header(b"not json", 0), None);
     }
 }

@@ -13,6 +13,7 @@ mod content;
 mod jobs;
 mod login;
 mod logs;
+mod lora;
 mod page;
 mod replies;
 mod router;

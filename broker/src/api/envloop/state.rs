@@ -12,8 +12,8 @@ use runwhere_model::Secret;
 use runwhere_providers::Clock;
 
 use super::answer::Error;
-use super::checkpoints::Lora;
 use super::login::Grants;
+use super::lora::{Lora, Unfit};
 use super::replies::Replies;
 use crate::accounts::{Accounts, Caller};
 use crate::api::state::bearer;
@@ -52,7 +52,7 @@ pub(super) struct El {
     pub(super) grants: Grants,
     pub(super) replies: Replies,
     /// What was found in outputs that may be adapters, by checkpoint.
-    pub(super) adapters: Mutex<HashMap<String, Option<Lora>>>,
+    pub(super) adapters: Mutex<HashMap<String, Result<Lora, Unfit>>>,
 }
 
 impl El {

@@ -120,10 +120,11 @@ pub(super) async fn result(
     let caller = signed.reads_jobs()?;
     let (job, trial, lease) = visible(&el, &caller, &id).await?;
     let mut reply = view::trial(&job, &trial, lease.as_ref());
-    let found = checkpoints::of_trial(&el, &job, &trial).await?;
+    let (found, others) = checkpoints::of_trial_with_others(&el, &job, &trial).await?;
     let left = left_behind(&el, &job, &trial).await?;
     if let Value::Object(map) = &mut reply {
         map.insert("checkpoints".to_owned(), found.into());
+        map.insert("not_checkpoints".to_owned(), others.into());
         map.insert("not_collected".to_owned(), left.into());
     }
     ok(reply)

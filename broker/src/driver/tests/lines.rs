@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use runwhere_engine::{Context, TrialState, Unit};
 use runwhere_model::{Bootstrapping, TrialId};
-use runwhere_providers::testing::SimProfile;
+use runwhere_providers::testing::{SimProfile, Verb};
 
 use super::site::Site;
 
@@ -77,5 +77,43 @@ async fn a_stopped_or_restarted_line_keeps_its_order() {
         core.step_to_end(trials[number].clone(), false, stop).await.unwrap();
     }
     site.until(5 * MINUTE, || async { holding(&site, &trials).await == [2] }).await;
+    looking.abort();
+}
+
+#[tokio::test]
+async fn a_place_freed_through_another_offer_wakes_who_waits() {
+    let site = machine(1).await;
+    let [large, small] = [&site.keys[0], &site.keys[1]];
+    let holder = site.submit(0, small).await;
+    let (core, _) = site.server();
+    core.recover().await.unwrap();
+    let looking = tokio::spawn(core.clone().run());
+    let first = [holder.clone()];
+    site.until(5 * MINUTE, || async { holding(&site, &first).await == [0] }).await;
+    // One machine: what runs in the one kind of place leaves none of the other.
+    site.cloud.set_stock(large, 0);
+    let mut trials = vec![holder.clone()];
+    for number in 1..4 {
+        trials.push(site.submit(number, large).await);
+    }
+    core.signals.ring();
+    // Until the pause between two tries is a minute; the holder's node may not take longer to boot.
+    for _ in 0..420 {
+        site.clock.advance(Duration::from_secs(1)).await;
+    }
+    // Nobody asks again and again while nothing changes.
+    let asked = site.cloud.calls(Verb::Launch);
+    assert!((8..24).contains(&asked), "{asked}");
+    site.cloud.set_stock(large, 2);
+    let stop = |unit: Unit, context: &Context<'_>| unit.stop(context);
+    core.step_to_end(holder.clone(), false, stop).await.unwrap();
+    site.until(5 * MINUTE, || async { holding(&site, &trials).await == [1, 2] }).await;
+    let ended = site.unit(&holder).await.1.unwrap();
+    assert!(ended.state.is_terminal());
+    for trial in &trials[1..3] {
+        let launched = site.unit(trial).await.1.unwrap().launched_at.unwrap();
+        let waited = launched.duration_since(ended.since);
+        assert!(waited.as_secs().abs() <= 2, "{waited}");
+    }
     looking.abort();
 }

@@ -148,6 +148,11 @@ impl Bench {
         Self { key, ..bench }
     }
 
+    /// What the server stores files in.
+    pub(super) fn blobs(&self) -> Blobs {
+        Blobs::open(self.folder.path().join("blobs")).unwrap()
+    }
+
     /// Another server on what is stored.
     pub(super) fn restart(&mut self) {
         let started = serve(&self.store, &self.clock, self.folder.path());

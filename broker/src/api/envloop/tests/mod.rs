@@ -1,6 +1,7 @@
 //! The routes over a real store, driver and registry, with a scripted cloud and images that exist.
 
 mod bench;
+mod checkpoints;
 mod content;
 mod doors;
 mod fuzz;

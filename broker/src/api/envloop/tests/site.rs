@@ -1,11 +1,12 @@
 use bytes::Bytes;
-use runwhere_agent::protocol::{LogFrame, LogStream};
-use runwhere_engine::{Budget, LogSeal, TrialState};
+use runwhere_agent::protocol::{Digest, LogFrame, LogStream};
+use runwhere_engine::{Budget, LogSeal, Output, TrialState};
 use runwhere_model::{JobId, LeaseId, ProjectId, TrialId, WorkspaceId};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use super::Bench;
+use crate::blobs::Encoding;
 use crate::logs::Logs;
 use crate::store::{Row, Store as _, Transition};
 
@@ -66,6 +67,20 @@ impl Site {
         let ids = (0..trials).map(|index| TrialId::new(format!("{job}.{index}")).unwrap());
         let ids = ids.collect();
         (job, ids)
+    }
+
+    /// A file that was collected of the trial.
+    pub(super) async fn output(&self, trial: &TrialId, path: &str, content: &[u8]) {
+        let project = ProjectId::new("default").unwrap();
+        let (sha256, size) = (Digest::of(content), content.len() as u64);
+        let begun = self.bench.blobs().begin(&project, sha256, size, Encoding::Identity).await;
+        let mut writer = begun.unwrap();
+        writer.write(Bytes::copy_from_slice(content)).await.unwrap();
+        writer.finish().await.unwrap();
+        let (path, sha256) = (path.to_owned(), sha256.to_string());
+        let output = Output { path, sha256, size, checkpoint: false };
+        let rows = vec![Row::Output(trial.clone(), output)];
+        self.bench.store.commit(Transition { rows, events: Vec::new() }).await.unwrap();
     }
 
     /// The trial has ended, and its agent has said what it dropped.
