@@ -420,7 +420,7 @@ fn image_refused(problem: ImageProblem) -> Refused {
     let text = problem.to_string();
     let refused = match problem {
         ImageProblem::Malformed(_) => Refused::new(Code::InvalidSpec, text),
-        ImageProblem::NotPublic(_) | ImageProblem::Platform(_) => {
+        ImageProblem::NotPublic(_) | ImageProblem::Platform(_) | ImageProblem::NoGpus(_) => {
             Refused::new(Code::RunnerEnvironment, text)
         }
         ImageProblem::Registry { retry_after, .. } => {

@@ -35,6 +35,11 @@ pub enum ImageProblem {
     /// Not for Linux on amd64.
     #[error("the image {0} has no variant for linux/amd64")]
     Platform(String),
+    /// It says of itself that it uses no GPUs.
+    #[error(
+        "the image {0} is set to use no GPUs (NVIDIA_VISIBLE_DEVICES is none or void); use one that supports GPUs"
+    )]
+    NoGpus(String),
     /// The registry does not answer as one should; it may later.
     #[error("the registry of {image} cannot be used now: {reason}")]
     Registry {

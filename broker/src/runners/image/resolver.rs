@@ -119,6 +119,7 @@ fn problem(failure: Failure, image: &str) -> ImageProblem {
     match failure {
         Failure::NotPublic => ImageProblem::NotPublic(image),
         Failure::Platform => ImageProblem::Platform(image),
+        Failure::NoGpus => ImageProblem::NoGpus(image),
         Failure::Unreached(reason) => ImageProblem::Registry { image, reason, retry_after: None },
         Failure::Unusable { reason, retry_after } => {
             ImageProblem::Registry { image, reason, retry_after }

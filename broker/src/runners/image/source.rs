@@ -32,6 +32,8 @@ pub(super) enum Failure {
     NotPublic,
     /// It has it for other platforms only.
     Platform,
+    /// It says that it uses no GPUs.
+    NoGpus,
     /// It was not reached, or speaks otherwise: the other way may work.
     Unreached(String),
     /// It answered something that cannot be used.
@@ -66,6 +68,32 @@ struct Platform {
     os: String,
     #[serde(default)]
     architecture: String,
+}
+
+/// An image's configuration, as far as it is needed.
+#[derive(Debug, Deserialize)]
+struct Configuration {
+    #[serde(flatten)]
+    platform: Platform,
+    config: Option<Defaults>,
+}
+
+/// What a container of it is started with.
+#[derive(Debug, Deserialize)]
+struct Defaults {
+    #[serde(rename = "Env")]
+    env: Option<Vec<String>>,
+}
+
+impl Configuration {
+    /// What the image itself says against GPUs: the container toolkit's variable with a value that
+    /// means none.
+    fn denies_gpus(&self) -> bool {
+        let env = self.config.iter().flat_map(|defaults| defaults.env.iter().flatten());
+        let mut stated = env.filter_map(|entry| entry.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
+        // Of one that is there twice the last counts.
+        stated.next_back().is_some_and(|devices| matches!(devices.trim(), "none" | "void"))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,9 +162,13 @@ impl Source {
         if Digest::of(&text) != expected {
             return Err(unusable("the image's configuration is not what its digest says"));
         }
-        let platform: Platform = serde_json::from_slice(&text)
+        let stated: Configuration = serde_json::from_slice(&text)
             .map_err(|_| unusable("the image's configuration is not JSON"))?;
-        if is_linux_amd64(&platform) { Ok(digest) } else { Err(Failure::Platform) }
+        match is_linux_amd64(&stated.platform) {
+            false => Err(Failure::Platform),
+            true if stated.denies_gpus() => Err(Failure::NoGpus),
+            true => Ok(digest),
+        }
     }
 }
 

@@ -262,6 +262,24 @@ async fn other_platforms_are_refused_wherever_they_are_told() {
 }
 
 #[tokio::test]
+async fn an_image_that_says_it_uses_no_gpus_is_refused() {
+    let shop = Shop::open().await;
+    for (tag, env, denied) in [
+        ("none", json!(["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=none"]), true),
+        ("void", json!(["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"]), true),
+        ("all", json!(["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_REQUIRE_CUDA=cuda>=12"]), false),
+        ("other", json!(["MY_NVIDIA_VISIBLE_DEVICES=none"]), false),
+        ("silent", json!(null), false),
+    ] {
+        let config = json!({ "os": "linux", "architecture": "amd64", "config": { "Env": env } });
+        shop.image(tag, &config);
+        let resolved = resolve(&shop, &format!(":{tag}")).await;
+        let refused = matches!(resolved, Err(ImageProblem::NoGpus(_)));
+        assert_eq!((refused, resolved.is_ok()), (denied, !denied), "{tag}: {resolved:?}");
+    }
+}
+
+#[tokio::test]
 async fn registries_that_are_down_or_busy_are_told_apart() {
     let shop = Shop::open().await;
     let path = |tag: &str| format!("/v2/a/b/manifests/{tag}");
