@@ -137,7 +137,8 @@ impl Input {
 
 impl State {
     fn finish(self: Box<Self>) -> Result<Digest, BlobError> {
-        let mut sink = match self.input {
+        let State { input, goal } = *self;
+        let mut sink = match input {
             Input::Identity(sink) => sink,
             Input::Gzip { mut decoder, fed } => {
                 if !fed {
@@ -156,7 +157,7 @@ impl State {
             return Err(BlobError::TooShort { want: sink.size, got: sink.written });
         }
         let digest = Digest::finish(std::mem::take(&mut sink.hasher));
-        let place = match self.goal {
+        let place = match goal {
             Goal::Known(wanted, _) if digest != wanted => return Err(BlobError::Mismatch),
             Goal::Known(_, place) => place,
             Goal::Any(project) => place_in(&project, &digest),

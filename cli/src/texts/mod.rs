@@ -5,7 +5,7 @@
 
 mod admin;
 mod common;
-pub(crate) mod el;
+pub mod el;
 mod help;
 mod jobs;
 mod login;

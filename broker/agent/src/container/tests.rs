@@ -160,7 +160,8 @@ async fn an_image_is_checked_once_for_its_digest() {
         })
         .await;
         let verdicts = Some(folder.path().join("verdicts"));
-        let engine = Engine { place: DockerPlace { verdicts, ..engine.place.clone() }, ..engine };
+        let mut engine = engine;
+        engine.place.verdicts = verdicts;
         for image in [
             IMAGE,
             "registry.lan/other/name@sha256:0000000000000000000000000000000000000000000000000000000000000001",
