@@ -127,6 +127,9 @@ pub struct AgentSession {
     pub session_key_sha256: Option<String>,
     /// Last time the agent was heard.
     pub seen_at: Option<Timestamp>,
+    /// Which process heard it last. Only that one knows when it falls silent.
+    #[serde(default)]
+    pub heard_by: Option<String>,
     /// The node that it says it runs on.
     #[serde(default)]
     pub node: Option<NodeId>,

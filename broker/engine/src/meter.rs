@@ -54,13 +54,28 @@ impl Meter {
         }
     }
 
-    /// Takes in an end; the first one stays. An end before the start counts as no time at all.
+    /// Takes in an end that is known by its absence, or that we observed; the first one stays. An end
+    /// before the start counts as no time at all.
     pub fn stop(&mut self, provider: Option<Timestamp>, observed: Timestamp) {
+        self.stop_after(None, provider, observed);
+    }
+
+    /// The same, where a read showed it running at `seen`.
+    pub fn stop_after(
+        &mut self,
+        seen: Option<Timestamp>,
+        provider: Option<Timestamp>,
+        observed: Timestamp,
+    ) {
         let Some(started_at) = self.started_at else { return };
         if self.stopped_at.is_some() {
             return;
         }
-        let stopped_at = provider.unwrap_or_else(|| self.by_the_starts_clock(observed));
+        let stopped_at = match provider {
+            Some(at) if self.estimated => self.by_our_clock(at, seen, observed),
+            Some(at) => at,
+            None => self.by_the_starts_clock(observed),
+        };
         self.estimated |= provider.is_none();
         self.stopped_at = Some(stopped_at.max(started_at));
     }
@@ -89,6 +104,19 @@ impl Meter {
         }
         let micros = at.as_microsecond().saturating_add(self.clock_ahead_micros);
         Timestamp::from_microsecond(micros).unwrap_or(at)
+    }
+
+    /// A stated end by our clock, by which the start was observed: not after we heard of it, and not
+    /// before we last saw it running, however far the provider's clock is off.
+    fn by_our_clock(
+        &self,
+        at: Timestamp,
+        seen: Option<Timestamp>,
+        observed: Timestamp,
+    ) -> Timestamp {
+        let micros = at.as_microsecond().saturating_sub(self.clock_ahead_micros);
+        let at = Timestamp::from_microsecond(micros).unwrap_or(at);
+        at.max(seen.unwrap_or(at)).min(observed)
     }
 
     /// Billed microseconds as of an instant: under the provider's rule, as if it ended then.
@@ -296,5 +324,29 @@ mod tests {
             segments.iter().map(|one| (one.billed_from_micros, one.billed_to_micros)).collect();
         assert_eq!(billed, [(0, 0), (0, 1_000_000)]);
         assert!(cut_meter(&mut meter, &bill, stop).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_stated_end_after_a_start_that_only_we_saw_is_taken_by_our_clock() {
+        let at = |second| Timestamp::from_second(1_000_000 + second).unwrap();
+        let billed = |ahead: i64, seen, stated, observed| {
+            let mut meter = Meter::default();
+            meter.start(None, at(0));
+            // A start is charged before the provider states one.
+            meter.charged_to = Some(at(60));
+            meter.compare_clocks(at(-20 + ahead), Some(at(-30)), at(0));
+            meter.stop_after(Some(at(seen)), Some(at(stated + ahead)), at(observed));
+            meter.stopped_at.unwrap().as_second() - 1_000_000
+        };
+        assert_eq!(billed(0, 90, 100, 130), 100);
+        // 90 s ahead: never later than we heard of it.
+        assert!((100..=130).contains(&billed(90, 90, 100, 130)));
+        // 45 s behind: never earlier than we saw it run.
+        assert!((95..=100).contains(&billed(-45, 95, 100, 130)));
+        // With a start of its own both ends are the provider's.
+        let mut meter = Meter::default();
+        meter.start(Some(at(90)), at(0));
+        meter.stop_after(Some(at(95)), Some(at(190)), at(130));
+        assert_eq!(meter.stopped_at, Some(at(190)));
     }
 }

@@ -57,11 +57,13 @@ pub enum Sabotage {
     EpochNotChecked,
     /// The provider's bill is read, and corrects nothing.
     BillIgnored,
+    /// A process that starts takes the calls of the others for lost, though they live.
+    LivingTakenForLost,
 }
 
 impl Sabotage {
     /// Every defect.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::RelaunchWithoutFind,
         Self::FreshTokenPerRetry,
         Self::ReleaseWithoutEvidence,
@@ -87,6 +89,7 @@ impl Sabotage {
         Self::NodeSavedAfterWait,
         Self::EpochNotChecked,
         Self::BillIgnored,
+        Self::LivingTakenForLost,
     ];
 
     /// Whether the calling thread has this defect now.

@@ -133,7 +133,7 @@ impl Surplus {
                 None
             }
             Ok(Terminated::Gone { stopped_at }) => {
-                self.meter.stop(*stopped_at, now);
+                self.meter.stop_after(self.seen_at, *stopped_at, now);
                 Some(Evidence::TerminalRead {
                     node: self.node.clone(),
                     at: now,
@@ -167,7 +167,7 @@ impl Surplus {
         match answer {
             Ok(state) if state.phase == NodePhase::Gone => {
                 self.observe(state, now);
-                self.meter.stop(state.stopped_at, now);
+                self.meter.stop_after(self.seen_at, state.stopped_at, now);
                 Some(Evidence::TerminalRead {
                     node: self.node.clone(),
                     at: now,

@@ -141,6 +141,8 @@ pub struct Sweep {
     pub strays: Vec<StrayStep>,
     /// Nodes of open leases that own others: their units end them.
     pub extra: Vec<(LeaseId, NodeState)>,
+    /// Nodes that launches of unknown outcome made: their units take them.
+    pub made: Vec<(LeaseId, NodeState)>,
     /// When a second look is due, if one is.
     pub again_at: Option<Timestamp>,
 }
@@ -178,6 +180,7 @@ pub fn sweep(look: &Look<'_>) -> Result<Sweep, SweepRefused> {
         findings: Vec::new(),
         strays: Vec::new(),
         extra: Vec::new(),
+        made: Vec::new(),
         again_at: None,
     };
     let mut shown = BTreeSet::new();
@@ -270,6 +273,7 @@ impl Look<'_> {
             _ => match self.cause(seen) {
                 Ok(cause) => self.unowned(seen, cause, stray, &mut finding, sweep),
                 Err(protected) => {
+                    self.made(seen, sweep);
                     if let Some(stray) = stray.filter(|one| one.state == StrayState::Suspected) {
                         let mut stray = stray.clone();
                         stray.close(StrayState::Cleared, None, self.now);
@@ -289,6 +293,14 @@ impl Look<'_> {
             Verdict::End | Verdict::Ending => sweep.counts.ending += 1,
         }
         sweep.findings.push(finding);
+    }
+
+    /// What a list shows of a launch of unknown outcome is an answer, whatever other reads miss.
+    fn made(&self, seen: &SeenNode, sweep: &mut Sweep) {
+        let lease = seen.lease.as_ref().and_then(|id| self.leases.get(id));
+        if let Some(lease) = lease.filter(|lease| lease.state == LeaseState::Unknown) {
+            sweep.made.push((lease.id.clone(), seen.state.clone()));
+        }
     }
 
     fn unowned(
@@ -385,7 +397,8 @@ impl Look<'_> {
         };
         let mut stray = stray.clone();
         stray.target.observe(state, self.now);
-        stray.target.meter.stop(state.stopped_at, self.now);
+        let seen = stray.target.seen_at;
+        stray.target.meter.stop_after(seen, state.stopped_at, self.now);
         let evidence = Evidence::TerminalRead {
             node: state.node.clone(),
             at: self.now,

@@ -89,6 +89,8 @@ pub struct Context<'a> {
     /// Calls of other owners are taken for lost at once (this process has just started and is the
     /// only one).
     pub recovering: bool,
+    /// No other process works on the same rows.
+    pub alone: bool,
     /// The offer's present price; `None` when no catalogue lists it now.
     pub price: Option<PriceSnapshot>,
     /// What the offer's provider promises; `None` when it is not connected.
@@ -118,6 +120,18 @@ pub enum Call {
     Describe(NodeId),
     /// End a node.
     Terminate(NodeId),
+}
+
+impl Call {
+    /// Which kind of call it is.
+    pub fn kind(&self) -> CallKind {
+        match self {
+            Self::Launch(_) => CallKind::Launch,
+            Self::Find(_) => CallKind::Find,
+            Self::Describe(_) => CallKind::Describe,
+            Self::Terminate(_) => CallKind::Terminate,
+        }
+    }
 }
 
 /// Which call an outcome is of.
@@ -245,9 +259,9 @@ impl Unit {
         work.finish()
     }
 
-    /// A listing shows a node of a lease that has not ended and is not about to be launched: one
-    /// beyond its own is ended as surplus, its own one that was proven gone is ended and proven
-    /// anew.
+    /// A listing shows a node of a lease that has not ended and is not about to be launched: what a
+    /// launch of unknown outcome made is taken, one beyond its own is ended as surplus, its own one
+    /// that was proven gone is ended and proven anew.
     pub fn sighted(
         self,
         lease: &LeaseId,

@@ -249,6 +249,64 @@ fn a_stop_that_a_silent_agent_does_not_hear_ends_the_bill_soon() {
 }
 
 #[test]
+fn an_agent_that_another_process_hears_is_not_given_up_by_the_others() {
+    let mut world = World::new();
+    world.alone = false;
+    world.run_to_ready();
+    world.connected = true;
+    world.wake(Fault::None);
+    assert_eq!(world.lease().agent.heard_by.as_ref(), Some(&world.owner));
+
+    // From here on another process looks, which does not hear it.
+    world.owner = "broker-2".into();
+    (world.connected, world.agent_seen) = (false, None);
+    world.started_at = world.now;
+    let (calls, heard) = (world.events.len(), world.now);
+    world.stop();
+    let minute = |world: &mut World| {
+        let until = world.now.checked_add(Duration::from_secs(60)).unwrap();
+        while world.now < until {
+            world.wake(Fault::None);
+            while !world.pending.is_empty() {
+                world.answer(0);
+            }
+            world.advance(Duration::from_secs(5));
+        }
+    };
+    minute(&mut world);
+    assert!(!world.unit.trial.state.is_terminal());
+    assert!(!world.events[calls..].iter().any(|kind| kind == "lease.unreachable"));
+    // Unless nobody has heard it for long.
+    for _ in 0..10 {
+        minute(&mut world);
+    }
+    assert_eq!(world.unit.trial.state, TrialState::Cancelled);
+    assert!(world.now.duration_since(heard) >= SignedDuration::from_mins(10));
+}
+
+#[test]
+fn who_hears_an_agent_says_so_while_a_call_is_under_way() {
+    let mut world = World::new();
+    world.alone = false;
+    world.run_to_ready();
+    // Another process asks the provider about the node, and waits for the answer.
+    world.owner = "broker-2".into();
+    world.started_at = world.now;
+    world.advance(Duration::from_secs(30));
+    while world.pending.is_empty() {
+        world.advance(Duration::from_secs(30));
+        world.wake(Fault::None);
+    }
+    assert!(world.lease().in_flight.is_some());
+    world.owner = "broker-1".into();
+    world.connected = true;
+    world.advance(Duration::from_secs(10));
+    world.wake(Fault::None);
+    let agent = &world.lease().agent;
+    assert_eq!((agent.seen_at, agent.heard_by.as_ref()), (Some(world.now), Some(&world.owner)));
+}
+
+#[test]
 fn a_node_lost_after_the_program_ended_keeps_the_programs_end() {
     let mut world = World::new();
     world.run_to_ready();

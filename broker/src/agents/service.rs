@@ -8,7 +8,7 @@ use runwhere_agent::protocol::{
     Assignment, Desired, EventKind, EventsReply, EventsRequest, MAX_POLL_WAIT_MS, PROTOCOL_VERSION,
     PollReply, PollRequest, RedeemReply, RedeemRequest, is_output_path,
 };
-use runwhere_engine::{AgentOrder, Lease, StepError, Unit, sabotage};
+use runwhere_engine::{AgentOrder, Lease, LeaseState, StepError, Unit, sabotage};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{LeaseId, NodeId, TrialId};
 
@@ -93,6 +93,36 @@ impl Agents {
         }
     }
 
+    /// Makes known to the other processes that this one hears an agent: they may come first at every
+    /// look, and would take it for silent.
+    async fn say_that_it_is_heard(
+        &self,
+        trial: &TrialId,
+        lease: &Lease,
+    ) -> Result<(), AgentRefusal> {
+        if lease.state != LeaseState::Ready {
+            return Ok(());
+        }
+        let here = lease.agent.heard_by.as_deref() == Some(self.core.owner.as_str());
+        let old = self.core.parts.clock.now().checked_sub(self.core.parts.policy.agent_lost / 4);
+        let stale = lease.agent.seen_at.is_none_or(|seen| old.is_ok_and(|old| seen < old));
+        if here && !stale {
+            return Ok(());
+        }
+        let wake = self.core.step_to_end(trial.clone(), false, |unit, context| unit.wake(context));
+        match wake.await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(lease.id = %lease.id, %error, "That the agent is heard could not be stored");
+                // It comes again at once. Where it is known that it is heard here that has time.
+                match here {
+                    true => Ok(()),
+                    false => Err(AgentRefusal::Internal(error.to_string())),
+                }
+            }
+        }
+    }
+
     /// Keeps which files were not collected, and why.
     async fn note_left_behind(&self, unit: &Unit, kind: &EventKind) -> Result<(), StoreError> {
         let EventKind::Collected { skipped, .. } = kind else { return Ok(()) };
@@ -160,6 +190,7 @@ impl AgentService for Agents {
             lease.agent.node = asks.clone();
             lease.agent.session_key_sha256 = Some(key.clone());
             lease.agent.seen_at = Some(self.core.parts.clock.now());
+            lease.agent.heard_by = Some(self.core.owner.clone());
             let transition = Transition { rows: vec![Row::Lease(lease)], events: Vec::new() };
             failpoint!("node.redeem.before_commit");
             match self.core.parts.store.commit(transition).await {
@@ -267,15 +298,7 @@ impl AgentService for Agents {
             core.wake_if_silent(trial, pause);
             now
         });
-        // Another process may come first at every look, and only this one hears the agent.
-        let old = clock.now().checked_sub(self.core.parts.policy.agent_lost / 2);
-        if lease.agent.seen_at.is_none_or(|seen| old.is_ok_and(|old| seen < old)) {
-            let trial = caller.trial.clone();
-            let step = self.core.step_to_end(trial, false, |unit, context| unit.wake(context));
-            if let Err(error) = step.await {
-                tracing::warn!(lease.id = %caller.lease, %error, "That the agent is heard could not be stored");
-            }
-        }
+        self.say_that_it_is_heard(&caller.trial, &lease).await?;
         loop {
             changes.mark_unchanged();
             let (unit, _) = self.unit(&caller.trial, &caller.lease).await?;

@@ -1,6 +1,7 @@
 //! Provider calls: made once, bounded in time, their outcome always brought home.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use runwhere_engine::unit::launch_request;
 use runwhere_engine::{Call, Outcome, Unit, sabotage};
@@ -31,12 +32,14 @@ impl Core {
         tokio::spawn(async move {
             // A process that slept since it wrote the call down: others have taken it for lost, and
             // have acted on that.
-            if !core.is_still_its_turn(&unit, &call).await {
-                tracing::warn!(trial.id = %unit.trial.id, "A launch was not made: it had been taken for lost");
+            let turn = core.is_still_its_turn(&unit, &call).await;
+            let limit = core.patience(&unit, &call);
+            if !turn || limit.is_zero() {
+                tracing::warn!(trial.id = %unit.trial.id, "A call was not made: its time was over");
                 return;
             }
             points::calling(&call);
-            let outcome = core.make_call(&unit, &call).await;
+            let outcome = core.make_call(&unit, &call, limit).await;
             points::called(&call);
             if sabotage!(NodeSavedAfterWait) && matches!(outcome, Outcome::Launch(Ok(_))) {
                 core.parts.clock.sleep(core.parts.policy.call_timeout / 2).await;
@@ -62,7 +65,21 @@ impl Core {
             || matches!(stored, Ok(Some(row)) if row.in_flight.as_ref() == noted)
     }
 
-    async fn make_call(&self, unit: &Unit, call: &Call) -> Outcome {
+    /// How long an answer is waited for: the call is over before others take it for lost, however
+    /// late it begins.
+    fn patience(&self, unit: &Unit, call: &Call) -> Duration {
+        let whole = self.parts.policy.call_timeout * 9 / 10;
+        let noted = unit.lease.as_ref().and_then(|lease| lease.in_flight.as_ref());
+        // The end of a node that nobody waits for is noted nowhere.
+        let Some(noted) = noted.filter(|noted| noted.call == call.kind()) else { return whole };
+        let slack = self.parts.policy.call_timeout - whole;
+        let left = noted.until.duration_since(self.parts.clock.now());
+        Duration::try_from(left)
+            .map_or(Duration::ZERO, |left| left.saturating_sub(slack))
+            .min(whole)
+    }
+
+    async fn make_call(&self, unit: &Unit, call: &Call, limit: Duration) -> Outcome {
         let id = &unit.job.terms(unit.trial.index).offer.provider;
         let Some(provider) = self.parts.registry.get(id) else {
             let missing = |operation| {
@@ -72,7 +89,7 @@ impl Core {
             return failed(call, missing);
         };
         let provider = Arc::clone(provider);
-        let outcome = self.bounded(&provider, unit, call).await;
+        let outcome = self.bounded(&provider, unit, call, limit).await;
         let (operation, error) = told_of(&outcome);
         self.metrics.call(id, operation, error);
         self.note_refusals(unit, &outcome);
@@ -109,8 +126,13 @@ impl Core {
     }
 
     /// A call that does not answer in time has an unknown outcome.
-    async fn bounded(&self, provider: &Arc<dyn Provider>, unit: &Unit, call: &Call) -> Outcome {
-        let limit = self.parts.policy.call_timeout * 9 / 10;
+    async fn bounded(
+        &self,
+        provider: &Arc<dyn Provider>,
+        unit: &Unit,
+        call: &Call,
+        limit: Duration,
+    ) -> Outcome {
         let work = self.call(provider, unit, call);
         tokio::select! {
             biased;

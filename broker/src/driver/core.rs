@@ -90,10 +90,12 @@ pub struct Core {
     /// Held while a job is admitted, by whatever door: two at once must not both take the last of
     /// a quota or a budget.
     pub(crate) admitting: tokio::sync::Mutex<()>,
-    pub(super) owner: String,
+    pub(crate) owner: String,
     pub(super) busy: Arc<Busy>,
     pub(super) metrics: Metrics,
     held: AtomicBool,
+    /// No other process works on the rows.
+    pub(super) alone: AtomicBool,
     generation: OnceLock<Arc<dyn Generation>>,
     started_at: Timestamp,
     pub(super) lines: Lines,
@@ -118,6 +120,7 @@ impl Core {
             busy: Arc::default(),
             metrics: Metrics::default(),
             held: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             generation: OnceLock::new(),
             lines: Lines::default(),
             blocks: Mutex::default(),
@@ -208,6 +211,7 @@ impl Core {
                 owner: &self.owner,
                 started_at: self.started_at,
                 recovering,
+                alone: self.alone.load(Ordering::Acquire),
                 price: self.price_of(offer),
                 capabilities,
                 blocked: blocked.as_ref(),

@@ -18,5 +18,6 @@ mod tests;
 pub(crate) use core::sha256_hex;
 pub use core::{Core, CoreParts, DriveError, Stepped};
 pub use metrics::{Counted, Metrics};
+pub use run::Others;
 pub use signals::{AgentPresence, Signals};
 pub use sweeper::{SweepError, SweepReport, Sweeper};

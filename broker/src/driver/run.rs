@@ -1,11 +1,12 @@
 //! The wake-up loop: what is due is woken, nothing is scanned.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runwhere_engine::{Context, Unit};
+use runwhere_engine::{Context, Unit, sabotage};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{LeaseId, ProviderId, TrialId};
 
@@ -77,13 +78,28 @@ impl Busy {
     }
 }
 
+/// The other processes that have worked on the rows which one that starts finds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Others {
+    /// All of them have ended: the rows are locked for the one that starts.
+    Ended,
+    /// They may be at work now.
+    MayLive,
+}
+
 impl Core {
-    /// Takes up what an earlier process left: its calls are taken for lost, everything else goes
-    /// on where it was. To be called once, before anything else changes units.
+    /// Takes up what earlier processes left; everything goes on where it was. To be called once,
+    /// before anything else changes units.
+    ///
+    /// Calls of processes that have ended are taken for lost. Those of processes that may live are
+    /// theirs until the time of each is over: what one of them launches in this very moment must
+    /// not be looked for, missed and launched again.
     ///
     /// One that cannot be taken up is left to the wake-ups: it holds up neither the others nor
     /// the start.
-    pub async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub async fn recover(self: &Arc<Self>, others: Others) -> Result<(), StoreError> {
+        self.alone.store(others == Others::Ended, Ordering::Release);
+        let ended = others == Others::Ended || sabotage!(LivingTakenForLost);
         self.line_up().await?;
         let leases = self.parts.store.open_leases().await?;
         let mut missing: BTreeMap<ProviderId, Vec<String>> = BTreeMap::new();
@@ -100,18 +116,21 @@ impl Core {
         for lease in leases {
             failpoint!("start.lease_found");
             let wake = |unit: Unit, context: &Context<'_>| unit.wake(context);
-            match self.step_to_end(lease.trial.clone(), true, wake).await {
+            match self.step_to_end(lease.trial.clone(), ended, wake).await {
                 Ok(_) | Err(DriveError::NotFound) => {}
                 Err(error) => {
                     tracing::error!(lease.id = %lease.id, %error, "Lease could not be recovered");
                 }
             }
         }
-        self.take_back_sweeps().await
+        match ended {
+            true => self.take_back_sweeps().await,
+            false => Ok(()),
+        }
     }
 
     /// Ends the turns of sweepers that an earlier process died in: what it was ending goes on now,
-    /// not when the turn would have been over. A living one that loses its turn begins anew.
+    /// not when the turn would have been over.
     async fn take_back_sweeps(&self) -> Result<(), StoreError> {
         for row in self.parts.store.sweepers().await? {
             if row.owner.as_ref().is_none_or(|owner| *owner == self.owner) {

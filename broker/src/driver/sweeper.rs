@@ -279,18 +279,20 @@ impl Sweeper {
     /// Makes a sweep durable.
     async fn take_in(&self, row: &mut SweeperState, sweep: &Sweep) -> Result<(), SweepError> {
         for (lease, state) in &sweep.extra {
-            let Some(lease) = self.core.parts.store.lease(lease).await? else { continue };
             tracing::error!(
-                lease.id = %lease.id, node.id = %state.node,
+                lease.id = %lease, node.id = %state.node,
                 "A lease has a node beyond the one wanted; it is ended"
             );
+        }
+        for (lease, state) in sweep.extra.iter().chain(&sweep.made) {
+            let Some(lease) = self.core.parts.store.lease(lease).await? else { continue };
             let (id, state) = (lease.id.clone(), state.clone());
             let sight = self.core.step_to_end(lease.trial.clone(), false, move |unit, context| {
                 unit.sighted(&id, &state, context)
             });
             if let Err(error) = sight.await {
                 // It is still there at the next sweep.
-                tracing::warn!(lease.id = %lease.id, %error, "The surplus node could not be noted");
+                tracing::warn!(lease.id = %lease.id, %error, "A node of it could not be noted");
             }
         }
         let (billed, plain): (Vec<_>, Vec<_>) =

@@ -27,7 +27,7 @@ use crate::api::envloop::EnvloopParts;
 use crate::api::{ApiParts, router};
 use crate::blobs::{BlobError, Blobs};
 use crate::disk::DiskRoom;
-use crate::driver::{Core, CoreParts, Sweeper};
+use crate::driver::{Core, CoreParts, Others, Sweeper};
 use crate::jobs::Jobs;
 use crate::logs::{LogError, Logs};
 use crate::ports::{Ids, Room, SystemIds};
@@ -297,7 +297,8 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
         );
     }
     failpoint!("start.before_recover");
-    core.recover().await?;
+    // The lock of the data folder is ours alone.
+    core.recover(Others::Ended).await?;
     failpoint!("start.recovered");
     let (closing, closed) = watch::channel(false);
     let room: Arc<dyn Room> = Arc::new(DiskRoom::of(data.root()));

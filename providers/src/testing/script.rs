@@ -61,7 +61,7 @@ pub enum Outcome {
     FailedNotDone(ErrorKind),
     /// Definitely refused, for everything in the scope, possibly with a time to come again.
     Refused(ErrorKind, BlockScope, Option<Duration>),
-    /// Answered later; meanwhile nothing has happened.
+    /// Answered later; what it does is done at once.
     Delay(Duration, Box<Outcome>),
     /// Too many calls.
     Throttle(Option<Duration>),

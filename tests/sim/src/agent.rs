@@ -29,6 +29,7 @@ pub(crate) struct Door {
 /// What is on the node's disk.
 #[derive(Debug)]
 pub(crate) struct Journal {
+    node: NodeId,
     lease: Lease,
     token: String,
     key: [u8; 32],
@@ -74,6 +75,7 @@ impl Agent {
         job.exit_code = job.exit_code_of(index);
         let key = *Digest::of(node.as_str().as_bytes()).as_bytes();
         Self(Arc::new(Mutex::new(Journal {
+            node: node.clone(),
             lease,
             token,
             key,
@@ -241,7 +243,7 @@ impl Journal {
             lease_token: self.token.clone(),
             session_key_sha256: Digest::of(&self.key),
             agent_version: "0".into(),
-            node_id: None,
+            node_id: Some(self.node.to_string()),
         }
     }
 

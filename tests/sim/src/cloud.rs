@@ -135,8 +135,19 @@ impl Sky {
         }
     }
 
-    /// What must hold of a launch when it is called: its intent is durable, nothing else of its
-    /// trial may live, and its price is within its ceiling.
+    /// What must hold of a launch when it leaves: its price is within its ceiling.
+    fn judge_price(&self, request: &LaunchRequest) {
+        let listed = self.shelf.listed(&request.offer);
+        if listed.is_some_and(|price: HourlyPrice| price.amount > request.ceiling.amount) {
+            self.log().wrong.push(Invariant::Ceiling.broken(format_args!(
+                "{} is launched at {listed:?} with the ceiling {:?}",
+                request.lease, request.ceiling
+            )));
+        }
+    }
+
+    /// What must hold of a launch when it arrives: its intent is durable, and nothing else of its
+    /// trial may live.
     fn judge_launch(&self, request: &LaunchRequest) {
         let written = self.shelf.written();
         let mut log = self.log();
@@ -161,13 +172,6 @@ impl Sky {
                 request.lease,
                 other.id,
                 other.state.as_str()
-            )));
-        }
-        let listed = self.shelf.listed(&request.offer);
-        if listed.is_some_and(|price: HourlyPrice| price.amount > request.ceiling.amount) {
-            log.wrong.push(Invariant::Ceiling.broken(format_args!(
-                "{} is launched at {listed:?} with the ceiling {:?}",
-                request.lease, request.ceiling
             )));
         }
         let now = self.clock.now();
@@ -265,6 +269,13 @@ impl Provider for Window {
         let token = request.bootstrap.lease_token.expose().to_owned();
         sky.log().tokens.insert(lease.clone(), token);
         sky.trace.line(format_args!("launch {lease} ..."));
+        sky.judge_price(request);
+        let number = sky.log().calls.get(&Verb::Launch).copied().unwrap_or(0);
+        if number.is_multiple_of(2) && sky.faults.of_call((Verb::Launch, number)).0 == Class::Slow {
+            // Slow on its way there too: what others believe of it meanwhile must not be acted upon.
+            sky.clock.sleep(Duration::from_secs(10 + number % 3 * 15)).await;
+            self.fuse.alive().await;
+        }
         sky.judge_launch(request);
         let waiting = sky.begin(Verb::Launch, Some(lease));
         let answer = sky.cloud.launch(request).await;

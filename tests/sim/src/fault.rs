@@ -194,6 +194,12 @@ impl Faults {
         self.horizon = self.horizon.max(40);
     }
 
+    /// From now on also: the first launch takes its time.
+    pub(crate) fn launch_slow(&mut self) {
+        self.named.insert((Verb::Launch, 0), Class::Slow);
+        self.favourites.remove(&Verb::Launch);
+    }
+
     /// These calls and no others.
     pub(crate) fn named(calls: &[(Verb, u64, Class)]) -> Self {
         let named = calls.iter().map(|(verb, number, class)| ((*verb, *number), *class));

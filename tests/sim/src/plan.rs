@@ -150,6 +150,7 @@ impl Plan {
             0..6 => plan.with_late_surplus(rng),
             6..10 => plan.with_unheard_agent(rng),
             10..35 => plan.with_user_upon(rng),
+            35..50 if plan.replicas > 1 => plan.with_start_beside_launch(rng),
             _ => plan,
         }
     }
@@ -165,6 +166,28 @@ impl Plan {
             Act { at: Duration::from_secs(1), what: What::Submit(0) },
             Act { at: Duration::from_secs(550), what: What::Partition(false) },
         ];
+        self
+    }
+
+    /// The same, but a process starts while another one's launch is on its way.
+    fn with_start_beside_launch(mut self, rng: &Rng) -> Self {
+        self.faults.launch_slow();
+        self.jobs.truncate(1);
+        self.acts.retain(|act| match act.what {
+            What::Submit(number) | What::Stop(number) | What::Resume(number) => number == 0,
+            What::Delete(number, _) => number == 0,
+            What::Crash(_) => false,
+            _ => true,
+        });
+        self.acts.iter_mut().filter(|act| matches!(act.what, What::Submit(0))).for_each(|act| {
+            act.at = Duration::from_secs(1);
+        });
+        for _ in 1..self.replicas {
+            let at = Duration::from_secs(2) + rng.seconds(6);
+            self.acts.push(Act { at, what: What::Crash(rng.seconds(4)) });
+        }
+        self.crashes.clear();
+        self.acts.sort_by_key(|act| act.at);
         self
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_broker::agents::{Agents, DurableFrames};
-use runwhere_broker::driver::{Core, CoreParts, Sweeper};
+use runwhere_broker::driver::{Core, CoreParts, Others, Sweeper};
 use runwhere_broker::jobs::Jobs;
 use runwhere_broker::logs::Logs;
 use runwhere_broker::ports::{NoPlatformLog, PlatformLog};
@@ -82,17 +82,15 @@ impl Replica {
         });
         let runtime = runtime();
         let ready = Arc::new(AtomicBool::new(false));
-        let alone = world.plan.replicas == 1;
+        // As where each process has its own machine: then nobody knows which of the others live.
+        let others = if world.plan.replicas == 1 { Others::Ended } else { Others::MayLive };
         runtime.spawn({
             let (core, ready, clock) = (Arc::clone(&core), Arc::clone(&ready), world.clock());
             let trace = world.trace.clone();
             async move {
-                // Calls of others are lost for sure only where there are no others.
-                if alone {
-                    while let Err(error) = core.recover().await {
-                        trace.line(format_args!("recovery failed: {error}"));
-                        clock.sleep(Duration::from_secs(5)).await;
-                    }
+                while let Err(error) = core.recover(others).await {
+                    trace.line(format_args!("recovery failed: {error}"));
+                    clock.sleep(Duration::from_secs(5)).await;
                 }
                 ready.store(true, Ordering::Relaxed);
                 tokio::spawn(Sweeper::new(Arc::clone(&core)).run());

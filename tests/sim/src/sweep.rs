@@ -45,14 +45,14 @@ pub fn sweep(threads: Option<usize>) -> Sweep {
         }
         plans.extend(pairs(&plan, effects));
     }
-    // The last one is large: a moment of some effects all over it, and a user's stop at each of these.
+    // The last one is large: a user's stop at each of its effects, and an end at some all over it.
     let (name, plan) = many_trials();
     let effects = run_safely(&plan).tally.effects;
     counts.push((name, effects));
     let stride = usize::try_from(effects / LARGE_EFFECTS).unwrap_or(usize::MAX).max(1);
+    plans.extend((0..effects).map(|effect| Plan { stop_at: Some(effect), ..plan.clone() }));
     for (effect, moment) in (0..effects).step_by(stride).zip(Moment::ALL.into_iter().cycle()) {
         plans.push(Plan { crashes: vec![point(effect, moment)], ..plan.clone() });
-        plans.push(Plan { stop_at: Some(effect), ..plan.clone() });
     }
     plans.extend(pairs(&plan, effects));
     let summary = run_all(plans.len(), |place| plans[place].clone(), threads);

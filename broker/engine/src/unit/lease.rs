@@ -26,6 +26,7 @@ impl Work<'_> {
             return Ok(());
         }
         self.alert_when_overdue();
+        self.note_heard();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(call) = &lease.in_flight {
             if crate::sabotage!(CallAwaitedForEver) {
@@ -165,11 +166,6 @@ impl Work<'_> {
             return self.wake_releasing();
         }
         let since = lease.since;
-        // An agent that is connected to another process is heard there: who hears it writes it
-        // down with the next look, which all processes take at the same instant.
-        if self.context.agent_seen.is_some_and(|seen| seen >= now) {
-            lease.agent.seen_at = Some(now);
-        }
         let alive = self
             .context
             .agent_seen
@@ -186,7 +182,10 @@ impl Work<'_> {
         if self.call.is_some() {
             return Ok(());
         }
-        self.note_silence(heard);
+        let heard_here = self.is_heard_here();
+        // Who hears it elsewhere writes that down at each look.
+        let silence = if heard_here { policy.agent_silence } else { policy.agent_check * 2 };
+        self.note_silence(add(heard, silence), heard);
         let Some(lease) = &mut self.lease else { return Ok(()) };
         let lost_after = match crate::sabotage!(SilenceAsLoss) {
             true => policy.agent_silence,
@@ -194,6 +193,7 @@ impl Work<'_> {
         };
         let mut given_up = add(heard, lost_after);
         if let Some(wanted) = self.trial.desired_at
+            && heard_here
             && matches!(self.trial.state, TrialState::Preparing | TrialState::Running)
         {
             // Nobody pays on for an agent that does not even say that it heard of the wanted end.
@@ -208,14 +208,14 @@ impl Work<'_> {
         let unread = lease.seen_at.is_none_or(|seen| seen < since);
         let wants_start =
             lease.capabilities.states_times && lease.meter.awaits_provider_start() && unread;
-        if now >= add(heard, policy.agent_silence) {
+        if now >= add(heard, silence) {
             return self.call(CallKind::Describe);
         }
         if wants_start {
             return self.call_when_due(CallKind::Describe);
         }
         // While the agent is connected its loss is noticed by the connection's end.
-        let pause = if heard >= now { policy.agent_check } else { policy.agent_silence };
+        let pause = if heard >= now { policy.agent_check } else { silence };
         let mut next = add(heard, pause);
         let settle = lease.capabilities.settle;
         if let Some(cut) = lease.meter.next_cut().map(|hour| add(hour, settle))
@@ -227,9 +227,28 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// An agent that is connected to another process is heard there. Who hears it writes that down
+    /// whatever else is under way, so that the others know.
+    fn note_heard(&mut self) {
+        let now = self.now();
+        let owner = self.context.owner;
+        let heard = self.context.agent_seen.is_some_and(|seen| seen >= now);
+        let Some(lease) = self.lease.as_mut().filter(|_| heard) else { return };
+        if lease.state == LeaseState::Ready {
+            lease.agent.seen_at = Some(now);
+            lease.agent.heard_by = Some(owner.to_owned());
+        }
+    }
+
+    /// Whether this process would hear the agent if it were not silent.
+    fn is_heard_here(&self) -> bool {
+        let by = self.lease.as_ref().and_then(|lease| lease.agent.heard_by.as_deref());
+        self.context.alone || by.is_none_or(|by| by == self.context.owner)
+    }
+
     /// A long silence is said once, and its end.
-    fn note_silence(&mut self, heard: Timestamp) {
-        let silent = self.now() >= add(heard, self.context.policy.agent_silence);
+    fn note_silence(&mut self, from: Timestamp, heard: Timestamp) {
+        let silent = self.now() >= from;
         let Some(lease) = &mut self.lease else { return };
         match (silent, lease.unreachable_since) {
             (true, None) => {

@@ -389,7 +389,7 @@ impl Work<'_> {
             }
             (NodePhase::Stopped, LeaseState::Booting | LeaseState::Ready) => {
                 if lease.capabilities.stop == StopEffect::EndsCompute {
-                    lease.meter.stop(state.stopped_at, now);
+                    lease.meter.stop_after(lease.seen_at, state.stopped_at, now);
                 }
                 let why = state.reason.clone().unwrap_or_else(|| "no reason given".into());
                 self.node_died(&format!("the node stopped: {why}"))?;
@@ -429,7 +429,7 @@ impl Work<'_> {
         let noticed = state.stopped_at.and(Some(now));
         match crate::sabotage!(SegmentClosedAtNoticing) {
             true => lease.meter.stop(noticed, now),
-            false => lease.meter.stop(state.stopped_at, now),
+            false => lease.meter.stop_after(lease.seen_at, state.stopped_at, now),
         }
         let evidence = Evidence::TerminalRead {
             node: state.node.clone(),
@@ -515,7 +515,7 @@ impl Work<'_> {
                 Ok(())
             }
             Terminated::Gone { stopped_at } => {
-                lease.meter.stop(*stopped_at, now);
+                lease.meter.stop_after(lease.seen_at, *stopped_at, now);
                 let evidence = Evidence::TerminalRead {
                     node: node.clone(),
                     at: now,

@@ -143,16 +143,20 @@ impl Work<'_> {
 
     pub(super) fn sighted(&mut self, of: &LeaseId, state: &NodeState) -> Result<(), StepError> {
         let Some(lease) = &self.lease else { return Ok(()) };
-        let settled = match lease.state {
-            LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => true,
-            // A launch that is not resolved may have made it.
-            LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown => false,
+        let counts = match lease.state {
+            LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => lease.node.is_some(),
+            // Its launch made it.
+            LeaseState::Unknown => true,
+            // A launch under way is answered on its own.
+            LeaseState::Intended | LeaseState::Launching => false,
             LeaseState::Released | LeaseState::Void => false,
         };
-        if lease.id != *of || !settled || lease.node.is_none() || state.phase == NodePhase::Gone {
+        if lease.id != *of || !counts || state.phase == NodePhase::Gone {
             return Ok(());
         }
-        let known = lease.node.as_ref() == Some(&state.node) || self.is_surplus(&state.node);
+        let known = lease.node.is_none()
+            || lease.node.as_ref() == Some(&state.node)
+            || self.is_surplus(&state.node);
         if !known {
             self.record("lease.surplus_found", json!({ "node": state.node }));
         }

@@ -61,6 +61,7 @@ pub struct World {
     pub capabilities: Capabilities,
     pub price: Option<HourlyPrice>,
     pub budget: Option<Budget>,
+    pub alone: bool,
     pub agent_seen: Option<Timestamp>,
     pub connected: bool,
     pub nodes: Vec<Node>,
@@ -155,6 +156,7 @@ impl World {
             capabilities: capabilities(),
             price: Some(price(360)),
             budget: Some(Budget { limit: Some(Decimal::from(1_000_000)), ..budget }),
+            alone: true,
             agent_seen: None,
             connected: false,
             nodes: Vec::new(),
@@ -197,6 +199,7 @@ impl World {
             owner: &owner,
             started_at: self.started_at,
             recovering,
+            alone: self.alone,
             price: self.price.map(|price| PriceSnapshot {
                 price,
                 source: "test".into(),

@@ -7,6 +7,7 @@ use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
 
 use super::site::Site;
+use crate::driver::Others;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -19,7 +20,7 @@ async fn pr_007_a_price_that_rose_since_the_submit_is_refused_to_the_last_digit(
     let least = Decimal::new(1, 12);
     let below = site.submit_as(2, key, |job| job.spec.ceiling.amount -= least).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.until(MINUTE, || async { site.unit(&exact).await.1.is_some() }).await;
     site.until(MINUTE, || async { site.unit(&below).await.0.state.is_terminal() }).await;
@@ -37,7 +38,7 @@ async fn pr_007_after_queueing_the_price_is_looked_at_again() {
     let least = Decimal::new(1, 12);
     let waiting = site.submit_as(1, key, |job| job.spec.ceiling.amount -= least).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.clock.advance(5 * MINUTE).await;
     site.cloud.set_stock(key, 1000);

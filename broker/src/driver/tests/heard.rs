@@ -15,6 +15,7 @@ use runwhere_providers::testing::SimProfile;
 use super::site::Site;
 use crate::agents::{Agents, DurableFrames};
 use crate::api::agent::{AgentCaller, AgentService};
+use crate::driver::Others;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,7 +33,7 @@ async fn who_hears_an_agent_says_so_however_seldom_it_looks_itself() {
     let site = Site::new(SimProfile::token()).await;
     let trial = site.submit(1, &site.keys[1]).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     let looking = tokio::spawn(core.clone().run());
     site.until(10 * MINUTE, || async {
         site.unit(&trial).await.1.is_some_and(|lease| lease.state == LeaseState::Booting)

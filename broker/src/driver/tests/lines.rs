@@ -7,6 +7,7 @@ use runwhere_model::{Bootstrapping, TrialId};
 use runwhere_providers::testing::{SimProfile, Verb};
 
 use super::site::Site;
+use crate::driver::Others;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -40,7 +41,7 @@ async fn sixteen_trials_take_three_places_in_order() {
         trials.push(site.submit(number, &site.keys[1]).await);
     }
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     let looking = tokio::spawn(core.clone().run());
     for first in 0..16 {
         // Three at a time, and always those that came first.
@@ -64,13 +65,13 @@ async fn a_stopped_or_restarted_line_keeps_its_order() {
         trials.push(site.submit(number, &site.keys[1]).await);
     }
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     let looking = tokio::spawn(core.clone().run());
     site.until(5 * MINUTE, || async { holding(&site, &trials).await == [0] }).await;
     looking.abort();
     // Another process; the second in the line is stopped while it waits.
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     let looking = tokio::spawn(core.clone().run());
     for number in [1, 0] {
         let stop = |unit: Unit, context: &Context<'_>| unit.stop(context);

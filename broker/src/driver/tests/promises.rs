@@ -8,6 +8,7 @@ use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
 
 use super::site::Site;
+use crate::driver::Others;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -27,7 +28,7 @@ async fn pr_014_a_run_costs_what_it_was_launched_at_whatever_is_listed_later() {
     site.cloud.set_price(&key, Some(launched_at));
     let trial = site.submit(1, &key).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.until(MINUTE, || async { site.live().len() == 1 }).await;
     let node = site.live().remove(0);
@@ -60,7 +61,7 @@ async fn pr_062_a_node_in_another_region_than_shown_is_ended_and_the_job_says_wh
     site.cloud.land_in(Some("elsewhere-9"));
     let misplaced = site.submit(1, &key).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.until(30 * MINUTE, || async { site.unit(&misplaced).await.0.cleanup_confirmed }).await;
     let trial = site.unit(&misplaced).await.0;

@@ -6,6 +6,7 @@ use runwhere_engine::{LeaseState, TrialState};
 use runwhere_providers::testing::{Outcome, SimProfile, Verb};
 
 use super::site::{Site, project};
+use crate::driver::Others;
 use crate::store::Store;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -20,7 +21,7 @@ async fn many_trials_that_break_their_step_off_hold_up_no_other() {
     }
     let good = site.submit(900, &site.keys[1]).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.until(MINUTE, || async { site.unit(&good).await.1.is_some() }).await;
     assert!(core.quarantined() >= 300);
@@ -50,7 +51,7 @@ async fn a_lease_that_cannot_be_recovered_does_not_stop_the_start() {
     task.abort();
     site.prices.poisoned.lock().unwrap().insert(site.keys[2].clone());
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     core.step(&good, false, |unit, context| unit.stop(context)).await.unwrap();
     site.until(30 * MINUTE, || async { site.unit(&good).await.0.cleanup_confirmed }).await;
@@ -66,7 +67,7 @@ async fn leases_of_a_provider_that_is_gone_are_held_and_go_on_when_it_is_back() 
     site.clock.advance(MINUTE).await;
     task.abort();
     let (core, sweeper) = site.server_with(false);
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     assert_eq!(sweeper.providers().count(), 0);
     let task = tokio::spawn(core.clone().run());
     core.step(&trial, false, |unit, context| unit.stop(context)).await.unwrap();
@@ -80,7 +81,7 @@ async fn leases_of_a_provider_that_is_gone_are_held_and_go_on_when_it_is_back() 
     assert_eq!(site.live().len(), 1);
     task.abort();
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.run());
     site.until(30 * MINUTE, || async { site.unit(&trial).await.0.cleanup_confirmed }).await;
     assert!(site.live().is_empty());
@@ -114,4 +115,34 @@ async fn a_release_that_takes_too_long_alerts_ever_more_rarely_and_goes_on() {
     assert_eq!(core.metrics().read().alerts["lease.release_overdue"], told.len() as u64);
     site.until(3 * 60 * MINUTE, || async { site.unit(&trial).await.0.cleanup_confirmed }).await;
     assert!(site.live().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_starts_beside_another_leaves_its_calls_to_it() {
+    for others in [Others::MayLive, Others::Ended] {
+        let site = Site::new(SimProfile::label_only()).await;
+        // On its way for longer than it takes to be sure that there is no node.
+        let slow = Outcome::Delay(100 * Duration::from_secs(1), Box::new(Outcome::Ok));
+        site.cloud.script(Verb::Launch, slow);
+        let trial = site.submit(1, &site.keys[1]).await;
+        let (first, _) = site.server();
+        tokio::spawn(first.clone().run());
+        site.until(MINUTE, || async { site.unit(&trial).await.1.is_some() }).await;
+        let call = site.unit(&trial).await.1.unwrap().in_flight;
+
+        let (second, _) = site.server();
+        second.recover(others).await.unwrap();
+        let lease = site.unit(&trial).await.1.unwrap();
+        if others == Others::Ended {
+            assert_eq!(lease.state, LeaseState::Unknown);
+            continue;
+        }
+        assert_eq!((lease.state, lease.in_flight), (LeaseState::Launching, call));
+        tokio::spawn(second.run());
+        site.until(3 * MINUTE, || async {
+            site.unit(&trial).await.1.unwrap().state == LeaseState::Booting
+        })
+        .await;
+        assert_eq!((site.cloud.calls(Verb::Launch), site.cloud.calls(Verb::Find)), (1, 0));
+    }
 }

@@ -332,3 +332,25 @@ async fn surplus_nodes_are_billed_to_the_job_that_got_them() {
         assert!(site.cloud.capabilities().settle > Duration::ZERO);
     }
 }
+
+#[tokio::test]
+async fn a_list_that_shows_what_a_lost_launch_made_answers_for_it() {
+    let site = Site::new(SimProfile::label_only()).await;
+    let trial = site.submit(1, &site.keys[1]).await;
+    site.cloud.script(Verb::Launch, Outcome::DoneReplyLost);
+    // Whoever asks for the lease's own nodes is told of none.
+    site.cloud.script_until(Some(Verb::Find), None, Outcome::Gap);
+    let (core, sweeper) = site.server();
+    tokio::spawn(core.run());
+    site.until(MINUTE, || async {
+        site.unit(&trial).await.1.is_some_and(|lease| lease.state == LeaseState::Unknown)
+    })
+    .await;
+    // Its label is shown after a while only.
+    site.clock.advance(MINUTE).await;
+    assert_eq!(site.unit(&trial).await.1.unwrap().state, LeaseState::Unknown);
+    sweeper.sweep_now(&sim()).await.unwrap();
+    let lease = site.unit(&trial).await.1.unwrap();
+    assert_eq!((lease.state, lease.node), (LeaseState::Booting, Some(site.live()[0].clone())));
+    assert_eq!(site.cloud.calls(Verb::Launch), 1);
+}

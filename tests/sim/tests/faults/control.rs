@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use runwhere_broker::driver::{Core, Sweeper};
+use runwhere_broker::driver::{Core, Others, Sweeper};
 use runwhere_broker::ports::Prices;
 use runwhere_broker::store::{MemoryStore, Row, Store, Transition};
 use runwhere_engine::{EndReason, FxRate, LeaseState, TrialState};
@@ -303,7 +303,7 @@ fn fault_64_recovery_that_is_cut_off_and_repeated() {
         // And once more, while it already works: its own look is not taken for lost.
         let (core, looks) = (Arc::clone(&world.broker().core), world.cloud.calls(Verb::Find));
         assert!(world.lease(&trial).in_flight.is_some());
-        world.run(async { core.recover().await }).unwrap();
+        world.run(async { core.recover(Others::Ended).await }).unwrap();
         world.pass(seconds(10));
         assert_eq!(world.cloud.calls(Verb::Find), looks);
         let agent = world.running(&trial);

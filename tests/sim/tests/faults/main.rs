@@ -7,6 +7,8 @@ mod cleanup;
 mod control;
 mod launch;
 mod ledge;
+mod node;
+mod refusal;
 mod reports;
 mod running;
 mod spy;

@@ -15,7 +15,7 @@ use runwhere_broker::api::agent::{AgentCaller, AgentRefusal, AgentService};
 use runwhere_broker::api::runwhere::{
     JobReport, JobService, Refusal, ResumeRequest, SubmitRequest, Submitted,
 };
-use runwhere_broker::driver::{Core, CoreParts};
+use runwhere_broker::driver::{Core, CoreParts, Others};
 use runwhere_broker::jobs::Jobs;
 use runwhere_broker::ports::{PlatformLog, Prices, SystemIds};
 use runwhere_broker::store::{MemoryStore, Row, SegmentQuery, Store, Transition};
@@ -219,7 +219,7 @@ impl World {
         let recovering = Arc::clone(&core);
         for _ in 0..100 {
             let recovering = Arc::clone(&recovering);
-            if self.run(async move { recovering.recover().await }).is_ok() {
+            if self.run(async move { recovering.recover(Others::Ended).await }).is_ok() {
                 break;
             }
             self.run(async { clock.advance(seconds(1)).await });
