@@ -4,7 +4,6 @@ use runwhere_agent::protocol::EventKind;
 use runwhere_broker::api::agent::AgentRefusal;
 use runwhere_engine::{EndReason, LeaseState, TrialState};
 use runwhere_model::ErrorKind;
-use runwhere_providers::Clock as _;
 use runwhere_providers::testing::{Outcome, SimProfile, Verb};
 
 use super::agent::{booted, gpus_ready};

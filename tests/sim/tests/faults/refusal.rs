@@ -2,7 +2,6 @@
 
 use runwhere_engine::{EndReason, LeaseState, TrialState};
 use runwhere_model::{BlockScope, ErrorKind};
-use runwhere_providers::Clock as _;
 use runwhere_providers::testing::{Outcome, SimProfile, Verb};
 
 use super::world::{World, seconds, usd};
