@@ -87,7 +87,7 @@ async fn a_place_freed_through_another_offer_wakes_who_waits() {
     let [large, small] = [&site.keys[0], &site.keys[1]];
     let holder = site.submit(0, small).await;
     let (core, _) = site.server();
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     let looking = tokio::spawn(core.clone().run());
     let first = [holder.clone()];
     site.until(5 * MINUTE, || async { holding(&site, &first).await == [0] }).await;
