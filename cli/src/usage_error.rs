@@ -122,6 +122,8 @@ mod tests {
             ("runwhere submit", "--file <YAML>", "runwhere submit"),
             ("runwhere submit -f", "--file <YAML>", "--help"),
             ("runwhere price list --billing-model spt", "spt", "spot"),
+            ("runwhere get jobs --status bogus", "bogus", "succeeded"),
+            ("runwhere get jobs --kind inferrence", "inferrence", "Inference"),
             ("runwhere price list --limit 2 --all", "--all", "runwhere price list"),
             ("runwhere logs a --tail 5001", "5001", "1..=5000"),
             ("runwhere logs a --tail many", "many", "整数"),

@@ -1,8 +1,8 @@
 //! Our own client: the documents' life cycle in Chinese and English, `run`, exit codes and errors.
 
 use runwhere_tests::{
-    Control, Finished, OurClient, Processes, Project, STEADY_PROGRAM, Server, Template, eventually,
-    table_cells, without_pretence,
+    Control, Finished, OurClient, Processes, Project, STEADY_PROGRAM, Server, ServerOptions,
+    Template, eventually, table_cells, without_pretence,
 };
 use std::fs;
 use std::time::Duration;
@@ -138,6 +138,85 @@ fn exit_codes_and_errors() {
     let mut nowhere = OurClient::new(project.folder());
     nowhere.runner.set("RUNW_ENDPOINT", "http://127.0.0.1:1").set("RUNW_TOKEN", "x");
     nowhere.run(&["get", "jobs"]).expect_code(4);
+}
+
+#[test]
+fn a_resume_keeps_the_price_limit_and_may_raise_it() {
+    let config = |price: &str| {
+        Some(format!("[local]\ngpus = \"a100-80g:1\"\nprice_per_hour = \"{price} CNY\"\n"))
+    };
+    let options = ServerOptions { config: config("36.44"), ..ServerOptions::default() };
+    let mut server = Server::start_with(options);
+    let project = Project::new("limited", STEADY_PROGRAM);
+    let client = OurClient::logged_in(project.folder(), &server);
+    client.ok(&["sync", "-f", "train.yaml"]);
+    client.ok(&["--json", "submit", "-f", "train.yaml", "--max-price", "37 CNY"]);
+    project.control().wait_started();
+    client.ok(&["stop", "job", "limited"]);
+    fs::write(server.data_dir().join("config.toml"), config("37.01").unwrap()).expect("a file");
+    server.restart();
+
+    // Nobody agreed to more than 37.
+    let refused = client.run(&["--lang", "en", "resume", "limited"]).expect_code(3);
+    assert!(refused.stderr.contains("37"), "{refused}");
+    project.control().clear();
+    client.ok(&["resume", "limited", "--max-price", "37.01 CNY"]);
+    project.control().wait_started();
+    project.control().go(0);
+    server.api().wait_status("limited", "succeeded");
+    assert_eq!(server.api().job("limited")["price"], "37.01");
+}
+
+#[test]
+fn a_task_file_without_an_end_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let client = OurClient::new(folder.path());
+    for command in ["submit", "sync", "run"] {
+        let refused = client.run(&[command, "-f", "/dev/zero"]).expect_code(2);
+        assert!(refused.stderr.contains("/dev/zero"), "{refused}");
+    }
+}
+
+#[test]
+fn a_run_beside_another_run_says_what_to_do() {
+    let project = Project::new("beside", STEADY_PROGRAM);
+    let client = OurClient::new(project.folder());
+    let first = client.runner.start(&["run", "-f", "train.yaml", "--try-locally"]);
+    project.control().wait_started();
+    let second = client.run(&["--lang", "en", "run", "-f", "train.yaml", "--try-locally"]);
+    let second = second.expect_code(1).stderr;
+    assert!(second.contains("wait for its end") && second.contains("--data-dir"), "{second}");
+    project.control().go(0);
+    first.finish(Duration::from_secs(60)).expect_code(0);
+    nothing_left(&client, project.control());
+}
+
+#[test]
+fn a_program_gets_no_descriptor_of_whoever_started_the_server() {
+    let program = "ls -l /proc/self/fd >\"$CONTROL/open\"; (cat <&9) >\"$CONTROL/read\" 2>/dev/null; umask >\"$CONTROL/umask\"; true";
+    let project = Project::new("closed", program);
+    let home = tempfile::tempdir().expect("a folder");
+    let secret = home.path().join("secret");
+    fs::write(&secret, "the operator's own").expect("a file");
+    let line = "exec 9<\"$1\"; cat <&9 >/dev/null; exec 9<\"$1\"; exec \"$0\" run -f train.yaml --try-locally";
+    let ended = std::process::Command::new("sh")
+        .args(["-c", line])
+        .arg(runwhere_tests::runwhere_bin())
+        .arg(&secret)
+        .current_dir(project.folder())
+        .env("HOME", home.path())
+        .env_remove("RUNW_ENDPOINT")
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    let control = project.control();
+    let open = control.read("open").expect("the program has looked");
+    assert!(!open.contains("secret") && !open.contains(" 9 -> "), "{open}");
+    assert_eq!(control.read("read").unwrap_or_default(), "");
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(control.read("umask").expect("a mask").trim(), "0077");
+    }
 }
 
 #[test]

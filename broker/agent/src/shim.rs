@@ -9,10 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::Mode;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
 
+use crate::inherited;
 use crate::protocol::DropTo;
 
 /// File in the node folder in which the shim says why there was nothing to become.
@@ -39,20 +41,34 @@ pub fn exec_shim(node_dir: &Path) -> u8 {
     let path = node_dir.join(FAILURE_FILE);
     // Opened while that is still allowed.
     let failure = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    inherited::close(failure.as_ref().ok());
     let (code, reason) = match become_program() {
         Ok(never) => match never {},
         Err(Failure::AgentGone) => return 125,
         Err(Failure::Setup(what, error)) => (126, format!("{what}: {error}")),
-        Err(Failure::Exec(program, error)) => {
+        Err(Failure::Exec { program, path, error }) => {
             let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
             let user = rustix::process::getuid();
-            let whose = match error.kind() {
+            match error.kind() {
                 io::ErrorKind::PermissionDenied if !user.is_root() => {
-                    format!("; it runs as the user id {}", user.as_raw())
+                    let user = user.as_raw();
+                    match path.as_deref().is_some_and(|path| nowhere(&program, path)) {
+                        true => (
+                            127,
+                            format!(
+                                "cannot start `{program}`: no folder of PATH that the user id {user} may read has it"
+                            ),
+                        ),
+                        false => (
+                            code,
+                            format!(
+                                "cannot start `{program}`: {error}; it runs as the user id {user}"
+                            ),
+                        ),
+                    }
                 }
-                _ => String::new(),
-            };
-            (code, format!("cannot start `{program}`: {error}{whose}"))
+                _ => (code, format!("cannot start `{program}`: {error}")),
+            }
         }
     };
     if let Ok(mut file) = failure {
@@ -65,7 +81,14 @@ pub fn exec_shim(node_dir: &Path) -> u8 {
 enum Failure {
     AgentGone,
     Setup(&'static str, io::Error),
-    Exec(String, io::Error),
+    Exec { program: String, path: Option<String>, error: io::Error },
+}
+
+/// Whether a program that is looked for in `path` is in none of its folders, as far as they can be read. The system says
+/// "permission denied" where one of them cannot.
+fn nowhere(program: &str, path: &str) -> bool {
+    !program.contains('/')
+        && path.split(':').all(|folder| Path::new(folder).join(program).symlink_metadata().is_err())
 }
 
 fn become_program() -> Result<std::convert::Infallible, Failure> {
@@ -81,6 +104,11 @@ fn become_program() -> Result<std::convert::Infallible, Failure> {
 
     if let Some(to) = spec.drop_to {
         let (uid, gid) = (rustix::fs::Uid::from_raw(to.uid), rustix::fs::Gid::from_raw(to.gid));
+        // Shared memory, queues and semaphores of its own, which end with the last of its processes. A machine
+        // that refuses (a container without that right) is as before: what lies there is then left to it.
+        let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
+        // Users of one machine meet in its shared folders: what a job leaves there is nobody else's to read.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
         // No program becomes anybody else's, whoever its file belongs to: what runs as this user is
         // found by that at the end.
         set_no_new_privs(true).map_err(setup("cannot give up other rights"))?;
@@ -100,7 +128,8 @@ fn become_program() -> Result<std::convert::Infallible, Failure> {
         return Err(Failure::AgentGone);
     }
     let Some((program, arguments)) = spec.argv.split_first() else {
-        return Err(Failure::Exec(String::new(), io::ErrorKind::InvalidInput.into()));
+        let (program, error) = (String::new(), io::ErrorKind::InvalidInput.into());
+        return Err(Failure::Exec { program, path: None, error });
     };
     let error = Command::new(program)
         .args(arguments)
@@ -109,5 +138,21 @@ fn become_program() -> Result<std::convert::Infallible, Failure> {
         .current_dir(&spec.folder)
         .stdin(Stdio::null())
         .exec();
-    Err(Failure::Exec(program.clone(), error))
+    Err(Failure::Exec { program: program.clone(), path: spec.env.get("PATH").cloned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_nowhere_only_where_every_folder_lacks_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = format!("/nonexistent:{}", folder.path().display());
+        assert!(nowhere("prog", &path));
+        // It is there, whatever else is wrong with it.
+        std::fs::write(folder.path().join("prog"), "").unwrap();
+        assert!(!nowhere("prog", &path));
+        assert!(!nowhere("./prog", "/nonexistent"), "a path is not looked for");
+    }
 }

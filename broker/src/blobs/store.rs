@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runwhere_agent::protocol::Digest;
 use runwhere_model::ProjectId;
@@ -17,6 +18,48 @@ use crate::ports::Room as _;
 #[derive(Clone, Debug)]
 pub struct Blobs {
     root: PathBuf,
+    promised: Promised,
+}
+
+/// Bytes that unfinished blobs have yet to write: room that is given already.
+#[derive(Clone, Debug, Default)]
+struct Promised(Arc<Mutex<u64>>);
+
+impl Promised {
+    fn sum(&self) -> MutexGuard<'_, u64> {
+        // A number is never half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for `size` bytes, beside what was promised before.
+    fn promise(&self, room: &DiskRoom, size: u64) -> Result<Promise, BlobError> {
+        let mut sum = self.sum();
+        let all = sum.checked_add(size).filter(|all| room.fits(*all));
+        *sum = all.ok_or(BlobError::Full)?;
+        drop(sum);
+        Ok(Promise { promised: self.clone(), left: size })
+    }
+}
+
+/// Room for one blob, given back as it is written, and the rest of it at the end.
+#[derive(Debug)]
+pub(super) struct Promise {
+    promised: Promised,
+    left: u64,
+}
+
+impl Promise {
+    pub(super) fn written(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.left);
+        self.left -= bytes;
+        *self.promised.sum() -= bytes;
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.written(self.left);
+    }
 }
 
 impl Blobs {
@@ -30,7 +73,7 @@ impl Blobs {
             fs::remove_dir_all(&temporary)?;
         }
         disk::make_folder(&temporary)?;
-        Ok(Self { root })
+        Ok(Self { root, promised: Promised::default() })
     }
 
     /// Starts to store content of a known digest and size; nothing is visible until
@@ -59,14 +102,12 @@ impl Blobs {
         encoding: Encoding,
     ) -> Result<BlobWriter, BlobError> {
         let temporary = self.root.join(TEMPORARY);
-        let room = DiskRoom::of(&self.root);
+        let (room, promised) = (DiskRoom::of(&self.root), self.promised.clone());
         disk::blocking(move || {
-            if !room.fits(size) {
-                return Err(BlobError::Full);
-            }
+            let promise = promised.promise(&room, size)?;
             // Whoever cleans up temporary files may have taken the folder away.
             disk::make_folder(&temporary)?;
-            BlobWriter::create(&temporary, goal, size, encoding)
+            BlobWriter::create(&temporary, goal, size, encoding, promise)
         })
         .await?
     }

@@ -14,7 +14,7 @@ use sha2::Digest as _;
 use tokio::task::JoinHandle;
 
 use super::BlobError;
-use super::store::place_in;
+use super::store::{Promise, place_in};
 use crate::disk;
 
 /// How the bytes arrive.
@@ -69,6 +69,7 @@ impl BlobWriter {
         goal: Goal,
         size: u64,
         encoding: Encoding,
+        promise: Promise,
     ) -> Result<Self, BlobError> {
         let path = temporary.join(uuid::Uuid::new_v4().to_string());
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -80,6 +81,7 @@ impl BlobWriter {
             size,
             failure: None,
             flusher: Flusher::default(),
+            promise,
         };
         let input = match encoding {
             Encoding::Identity => Input::Identity(sink),
@@ -188,6 +190,8 @@ struct Sink {
     size: u64,
     failure: Option<BlobError>,
     flusher: Flusher,
+    /// The room for it.
+    promise: Promise,
 }
 
 /// Brings a large file to the disk while more of it arrives, so that its end need not wait for
@@ -258,6 +262,7 @@ impl Write for Sink {
             self.failure = Some(error.into());
             return Err(kind.into());
         }
+        self.promise.written(bytes.len() as u64);
         Ok(bytes.len())
     }
 

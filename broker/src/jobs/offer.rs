@@ -270,7 +270,7 @@ fn not_launchable(terms: &Terms<'_>, offer: &Offer, gpus: GpuCount) -> Refusal {
                         "把 --max-price 提高到 {price} 以上；{key} 便宜些，但要先连接 {account} 账户"
                     ),
                     format!(
-                        "raise --max-price to {price} or more; {key} is within the limit, but needs a connected {account} account"
+                        "raise --max-price to {price} or more; {key} is within the limit, but needs a connected account of {account}"
                     ),
                 ),
             )
@@ -290,12 +290,14 @@ fn not_launchable(terms: &Terms<'_>, offer: &Offer, gpus: GpuCount) -> Refusal {
                 Words::new(
                     format!("没有已连接的账户能启动 {key}：请先连接 {account} 账户"),
                     format!(
-                        "no connected account can launch {key}: connect a {account} account first"
+                        "no connected account can launch {key}: connect an account of {account} first"
                     ),
                 ),
                 Words::new(
-                    format!("连接 {account} 账户后重试；{zh}"),
-                    format!("connect a {account} account and try again; {en}"),
+                    format!("这个版本还不能连接云账户，只在本机启动；{zh}"),
+                    format!(
+                        "this version cannot connect accounts of clouds yet and launches on this machine only; {en}"
+                    ),
                 ),
             )
         }

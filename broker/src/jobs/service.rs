@@ -167,7 +167,20 @@ impl JobService for Jobs {
             limit: limit.map(|limit| limit + 1),
             after: query.after.clone(),
         };
-        let mut views = self.core.parts.store.jobs(&caller.project, &store_query).await?;
+        let store = &self.core.parts.store;
+        // Deleted jobs still have their place; behind one that never was the list would look ended.
+        if let Some(after) = &query.after
+            && store.job(&caller.project, after).await?.is_none()
+        {
+            return Err(Refusal::Invalid {
+                message: Words::new("cursor 无效", "the cursor is not valid"),
+                suggestion: Some(Words::new(
+                    "使用上一页的 next_cursor，或从第一页开始",
+                    "use next_cursor of the page before, or begin with the first page",
+                )),
+            });
+        }
+        let mut views = store.jobs(&caller.project, &store_query).await?;
         let mut next = None;
         if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok())
             && views.len() > limit

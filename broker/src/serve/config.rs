@@ -194,7 +194,7 @@ pub enum ConfigError {
 impl ServerConfig {
     /// Reads the file; a missing one means defaults.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match read_settings(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
@@ -309,11 +309,33 @@ impl ProjectSettings {
         self.budget
             .as_deref()
             .map(|text| {
-                text.parse::<Money>()
-                    .map_err(|error| field(path, &format!("projects.{id}.budget"), &error))
+                let wrong = |error: &dyn std::fmt::Display| {
+                    field(path, &format!("projects.{id}.budget"), error)
+                };
+                let budget = text.parse::<Money>().map_err(|error| wrong(&error))?;
+                match budget.amount.is_sign_negative() {
+                    true => Err(wrong(&"must not be negative; 0 lets nothing be launched")),
+                    false => Ok(budget),
+                }
             })
             .transpose()
     }
+}
+
+/// A settings file holds far less.
+const MOST_SETTINGS: u64 = 1 << 20;
+
+/// Reads a settings file. Only a file of some size is read: a pipe would be waited for, and a device has no end.
+pub fn read_settings(path: &Path) -> std::io::Result<String> {
+    let data = std::fs::metadata(path)?;
+    let refused = |why| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    if !data.is_file() {
+        return refused("not a regular file");
+    }
+    if data.len() > MOST_SETTINGS {
+        return refused("longer than 1 MiB");
+    }
+    std::fs::read_to_string(path)
 }
 
 fn field(path: &Path, field: &str, error: &dyn std::fmt::Display) -> ConfigError {
@@ -399,6 +421,7 @@ mod tests {
             ("[local]\nrun_as_uids = [0, 10]", "local.run_as_uids"),
             ("[uploads]\nvalid_seconds = 0", "uploads.valid_seconds"),
             ("[projects.a]\nbudget = \"much\"", "projects.a.budget"),
+            ("[projects.a]\nbudget = \"-5 CNY\"", "projects.a.budget"),
             ("[fx]\nmax_age = 3", "max_age"),
         ] {
             let error = read(text).unwrap_err();

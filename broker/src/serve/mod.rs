@@ -10,7 +10,7 @@ mod running;
 mod sentence;
 mod sources;
 
-pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig};
+pub use config::{ConfigError, LocalSettings, ProjectSettings, ServerConfig, read_settings};
 pub use data_dir::{DataDir, DataDirError};
 pub use marker::{Marker, MarkerError, Restored};
 pub use prices::Catalogued;

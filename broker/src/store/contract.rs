@@ -245,6 +245,23 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     /// Stored outputs of a trial, by path.
     async fn outputs(&self, trial: &TrialId) -> Result<Vec<Output>, StoreError>;
+    /// At most `limit` of them, by path, behind `after`: a trial can have very many.
+    async fn outputs_after(
+        &self,
+        trial: &TrialId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Output>, StoreError> {
+        let mut outputs = self.outputs(trial).await?;
+        outputs.retain(|output| after.is_none_or(|after| output.path.as_str() > after));
+        outputs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(outputs)
+    }
+    /// The one of this path.
+    async fn output(&self, trial: &TrialId, path: &str) -> Result<Option<Output>, StoreError> {
+        let outputs = self.outputs(trial).await?;
+        Ok(outputs.into_iter().find(|output| output.path == path))
+    }
     /// A sync.
     async fn sync(
         &self,

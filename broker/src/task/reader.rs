@@ -1,7 +1,7 @@
 //! Walking the tree: sections with known keys, typed values, problems on the way.
 
 use super::node::{Body, Node};
-use super::place::{FieldPath, Position};
+use super::place::{FieldPath, Position, Segment};
 use super::problem::{Found, Problem, Problems, Wanted};
 use super::shown::shown;
 
@@ -146,7 +146,10 @@ impl<'a> Field<'a> {
                 let problem = if *name == "<<" {
                     Problem::MergeKey
                 } else {
-                    Problem::UnknownKey { key: shown(name), nearest: nearest(name, known) }
+                    // What stands in a list belongs to its element, whatever other sections call so.
+                    let listed = matches!(self.path.segments().last(), Some(Segment::Index(_)));
+                    let nearest = nearest(name, known, !listed);
+                    Problem::UnknownKey { key: shown(name), nearest }
                 };
                 problems.report(&field.path, field.key_at, problem);
             }
@@ -196,7 +199,7 @@ impl<'a> Section<'a> {
 }
 
 /// The known key that was most likely meant: of this section, else one of another section spelt the same.
-fn nearest(key: &str, known: &[&str]) -> Option<String> {
+fn nearest(key: &str, known: &[&str], elsewhere: bool) -> Option<String> {
     // Longer than any typo; keeps hostile keys cheap.
     if key.len() > 48 {
         return None;
@@ -206,7 +209,7 @@ fn nearest(key: &str, known: &[&str]) -> Option<String> {
     if let Some(same) = known.iter().find(|known| plain(known) == wanted) {
         return Some((*same).to_owned());
     }
-    for (section, keys) in ELSEWHERE {
+    for (section, keys) in ELSEWHERE.iter().filter(|_| elsewhere) {
         if let Some(same) = keys.iter().find(|known| plain(known) == wanted) {
             return Some(format!("{section}{same}"));
         }
@@ -214,7 +217,11 @@ fn nearest(key: &str, known: &[&str]) -> Option<String> {
     known
         .iter()
         .map(|known| (strsim::damerau_levenshtein(&wanted, &plain(known)), *known))
-        .filter(|(distance, known)| *distance <= (known.len().min(key.chars().count()) / 3).max(1))
+        .filter(|(distance, known)| {
+            let known = plain(known);
+            let begun = known.len() >= 4 && wanted.starts_with(&known);
+            begun || *distance <= (known.len().min(key.chars().count()) / 3).max(1)
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known.to_owned())
 }
@@ -227,6 +234,7 @@ mod tests {
     fn the_nearest_key_is_found_here_or_in_its_own_section() {
         for (key, known, expected) in [
             ("gpu_num", RESOURCES, Some("gpuNum")),
+            ("gpuNumber", RESOURCES, Some("gpuNum")),
             ("GPUTYPE", RESOURCES, Some("gpuType")),
             ("gpuNun", RESOURCES, Some("gpuNum")),
             ("enviroment", TOP, Some("environment")),
@@ -239,8 +247,9 @@ mod tests {
             ("replicas", RESOURCES, None),
             ("路径", WORKDIR, None),
         ] {
-            assert_eq!(nearest(key, known).as_deref(), expected, "{key}");
+            assert_eq!(nearest(key, known, true).as_deref(), expected, "{key}");
         }
-        assert_eq!(nearest(&"k".repeat(100_000), TOP), None);
+        assert_eq!(nearest("name", WORKDIR, false), None, "an element's own keys only");
+        assert_eq!(nearest(&"k".repeat(100_000), TOP, true), None);
     }
 }

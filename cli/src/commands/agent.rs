@@ -9,6 +9,8 @@ use crate::seams;
 /// # Errors
 /// Exit code 1 with the agent's reason.
 pub fn agent(args: &NodeArgs) -> Outcome {
+    // It outlives the server, and what the server was started with need not.
+    runwhere_agent::close_inherited(None);
     seams::agent::run(&args.node_dir)
 }
 

@@ -50,6 +50,12 @@ pub fn dispatch(command: Command, settings: &Settings, printer: &Printer) -> Out
         Command::Stop(args) => block_on(locally(settings, printer, async |settings: &Settings| {
             lifecycle::stop(args.what.name(), settings, printer).await
         })),
+        // What is resumed needs a server that stays.
+        Command::Resume(_) if settings.endpoint().is_none() => Err(settings
+            .login()
+            .err()
+            .unwrap_or_else(|| Failure::usage("endpoint_missing", texts::endpoint_missing()))
+            .hint(texts::resume_needs_server())),
         Command::Resume(args) => block_on(lifecycle::resume(&args, settings, printer)),
         Command::Delete(args) => {
             let DeleteWhat::Job(args) = args.what;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::ids;
+use super::{describe, ids};
 use crate::api::{Client, View, query_value};
 use crate::args::{GetJobsArgs, GetUsageArgs};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::table;
@@ -57,16 +57,10 @@ pub(super) async fn jobs(args: &GetJobsArgs, settings: &Settings, printer: &Prin
     if jobs.is_empty() {
         printer.out(&texts::no_jobs());
     } else {
-        let header = [
-            texts::column_name(),
-            texts::column_kind(),
-            texts::column_status(),
-            texts::column_gpu(),
-            texts::column_elapsed(),
-            texts::column_url(),
-        ];
-        let header = header.map(|text| text.get(printer.lang()).to_owned());
-        let rows: Vec<_> = jobs.iter().map(|job| row(View(job))).collect();
+        let wide = args.wide;
+        let header: Vec<_> =
+            header(wide).iter().map(|text| text.get(printer.lang()).to_owned()).collect();
+        let rows: Vec<_> = jobs.iter().map(|job| row(View(job), wide)).collect();
         printer.plain(&table::draw(&header, &rows));
         if cursor.is_some() && !args.all {
             printer.note(&texts::more_jobs());
@@ -76,9 +70,25 @@ pub(super) async fn jobs(args: &GetJobsArgs, settings: &Settings, printer: &Prin
     Ok(())
 }
 
-fn row(job: View<'_>) -> Vec<String> {
+/// The documents' columns; `wide` adds what tells jobs of one name apart and what they cost.
+fn header(wide: bool) -> Vec<Text> {
+    let mut header = vec![
+        texts::column_name(),
+        texts::column_kind(),
+        texts::column_status(),
+        texts::column_gpu(),
+        texts::column_elapsed(),
+        texts::column_url(),
+    ];
+    if wide {
+        header.extend([texts::column_id(), texts::column_created(), texts::column_cost()]);
+    }
+    header
+}
+
+fn row(job: View<'_>, wide: bool) -> Vec<String> {
     let text = |keys: &[&str]| job.first_text(keys).unwrap_or_else(|| "-".to_owned());
-    vec![
+    let mut row = vec![
         text(&["name", "gpuctl_job_id", "job_id", "id"]),
         text(&["job_type", "kind"]).to_lowercase(),
         text(&["status"]),
@@ -87,7 +97,12 @@ fn row(job: View<'_>) -> Vec<String> {
             .filter(|seconds| *seconds > 0)
             .map_or_else(|| "-".to_owned(), elapsed),
         text(&["url"]),
-    ]
+    ];
+    if wide {
+        let cost = describe::cost(job).unwrap_or_else(|| "-".to_owned());
+        row.extend([text(&["job_id", "id"]), text(&["created_at"]), cost]);
+    }
+    row
 }
 
 /// `1×a100-80g`, or `1×?` when the type is not known.
@@ -113,6 +128,11 @@ pub(super) async fn usage(args: &GetUsageArgs, settings: &Settings, printer: &Pr
         if let Some(value) = value {
             query.push(format!("{key}={}", ids::date(value)?));
         }
+    }
+    if let (Some(from), Some(to)) = (&args.from, &args.to)
+        && from > to
+    {
+        return Err(Failure::usage("period_invalid", texts::period_invalid(from, to)));
     }
     let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
     let client = Client::logged_in(settings, printer)?;
@@ -174,11 +194,18 @@ mod tests {
     fn rows_show_what_is_known() {
         let job = json!({"name": "claude-cli-docs-verify", "job_type": "Training", "status": "running", "gpu_count": 1});
         assert_eq!(
-            row(View(&job)),
+            row(View(&job), false),
             ["claude-cli-docs-verify", "training", "running", "1×?", "-", "-"]
         );
         let job = json!({"name": null, "job_id": "job-1", "gpu_count": 8, "gpu_type": "a100-80g", "elapsed_seconds": "61"});
-        assert_eq!(row(View(&job)), ["job-1", "-", "-", "8×a100-80g", "1m 1s", "-"]);
+        assert_eq!(row(View(&job), false), ["job-1", "-", "-", "8×a100-80g", "1m 1s", "-"]);
+        let job = json!({
+            "name": "a", "job_id": "job-2", "created_at": "2026-11-05T08:00:00+00:00",
+            "final_cost": "1.8929", "cost_exact": "1.892855555556",
+        });
+        let wide = row(View(&job), true);
+        assert_eq!(wide.len(), header(true).len());
+        assert_eq!(wide[6..], ["job-2", "2026-11-05T08:00:00+00:00", "¥1.89"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ids, submit};
+use super::{describe, ids, submit};
 use crate::api::{Client, View};
 use crate::args::LogsArgs;
 use crate::failure::Outcome;
@@ -19,8 +19,10 @@ pub(super) async fn logs(args: &LogsArgs, settings: &Settings, printer: &Printer
     let client = Client::logged_in(settings, printer)?;
     if args.follow {
         let mut follower = Follower::new(&client, name, printer);
-        if let Some(tail) = args.tail {
-            follower.start_with_tail(tail).await?;
+        // Only a server that was there can be waited for when it is gone: a wrong address or name is told at once.
+        match args.tail {
+            Some(tail) => follower.start_with_tail(tail).await?,
+            None => drop(describe::fetch(&client, name).await?),
         }
         let ended = submit::watched(&mut follower, name, printer).await?;
         return submit::conclude(View(&ended.job), name, printer);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 pub(super) use interrupts::{Interrupt, Interrupts};
-use release::{Release, left_behind, wait_for_release};
+use release::{Embedded, Release, left_behind, wait_for_release};
 
 use super::ids::Ceiling;
 use super::submit::{self, Order};
@@ -67,10 +67,13 @@ impl Server {
         crate::diagnostics::start(Level::Command, settings.verbose);
         let running = broker::start_private(&data_dir, args.try_locally).await;
         let running = running.map_err(|failure| match settings.endpoint() {
-            Some(endpoint) if failure.code == "data_dir_locked" => {
-                failure.hint(texts::run_without_try_locally(endpoint))
-            }
-            _ => failure,
+            _ if failure.code != "data_dir_locked" => failure,
+            Some(endpoint) => failure.hint(texts::run_without_try_locally(endpoint)),
+            None => match broker::address_of(&data_dir) {
+                Some(other) => failure
+                    .hint(texts::run_beside_another(other, data_dir.join("first-token").display())),
+                None => failure,
+            },
         })?;
         printer.note(&match settings.endpoint() {
             Some(endpoint) => texts::run_not_configured(endpoint),
@@ -119,6 +122,7 @@ impl Run<'_> {
         let (submitted, mut asked) = self.submit(&client, sync_id.as_deref(), interrupts).await?;
         let id = submit::job_id(&submitted)?;
         submit::announce(View(&submitted), self.printer);
+        self.printer.json(&json!({"submitted": submit::report(&submitted, self.task)}));
         let end = self.follow(&client, &id, &mut asked, interrupts).await;
         if let Err(failure) = end {
             let leave = Failure::silent(failure.exit);
@@ -300,7 +304,11 @@ impl Run<'_> {
             .unwrap_or(Value::Null);
         let endpoint = client.endpoint().to_string();
         let listen = endpoint.trim_start_matches("http://");
-        let embedded = self.embedded.as_deref().map(|data_dir| (data_dir, listen));
+        let embedded = match self.embedded.as_deref() {
+            None => Embedded::No,
+            Some(data_dir) if data_dir == self.settings.home.join("server") => Embedded::InHome,
+            Some(data_dir) => Embedded::At(data_dir, listen),
+        };
         left_behind(View(&job), id, embedded, self.printer);
     }
 }

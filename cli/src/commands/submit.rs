@@ -158,15 +158,15 @@ fn unresolvable(gpu: &str) -> Failure {
 fn confirm_overage(error: &ServerError, printer: &Printer) -> Outcome {
     let detail = View(&error.detail);
     let field = |key: &str| detail.text(key).unwrap_or_else(|| "-".to_owned());
+    printer.note(&texts::quota_title(field("message")));
+    printer.note(&texts::quota_usage(field("current_usage"), field("quota_limit")));
+    printer.note(&texts::quota_price(field("overage_unit_price")));
     if printer.is_json() || !terminal::stdin_is_terminal() {
         return Err(Failure::new(Exit::Server, "requires_confirmation", texts::quota_refused())
             .hint(texts::quota_refused_hint())
             .detail("quota", error.detail.clone())
             .detail("action", "requires_confirmation"));
     }
-    printer.note(&texts::quota_title(field("message")));
-    printer.note(&texts::quota_usage(field("current_usage"), field("quota_limit")));
-    printer.note(&texts::quota_price(field("overage_unit_price")));
     if terminal::confirm(texts::quota_question().get(printer.lang())) {
         return Ok(());
     }
@@ -207,6 +207,9 @@ pub(super) fn announce(submitted: View<'_>, printer: &Printer) {
     let id = submitted.first_text(&["job_id", "id"]).unwrap_or_default();
     let byoa = submitted.text("account_type").is_some_and(|kind| kind.eq_ignore_ascii_case("byoa"));
     printer.out(&if byoa { texts::submitted_byoa(&id) } else { texts::submitted(&id) });
+    if submitted.flag("repeated") == Some(true) {
+        printer.note(&texts::submitted_before());
+    }
     if let Some(price) = submitted.decimal("price_per_hour") {
         let shown = super::describe::yuan(price);
         let shown = shown.trim_start_matches('¥').to_owned();
@@ -230,7 +233,8 @@ fn minutes(seconds: i64) -> i64 {
     (seconds.max(0).saturating_add(59) / 60).max(1)
 }
 
-fn report(submitted: &Value, task: &Task) -> Value {
+/// What a submit made, for programs.
+pub(super) fn report(submitted: &Value, task: &Task) -> Value {
     let view = View(submitted);
     json!({
         "status": "ok",

@@ -6,20 +6,32 @@ use serde_json::json;
 
 use super::dispatch::block_on;
 use crate::args::{TokenCreateArgs, TokenListArgs, TokenRevokeArgs};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::printer::Printer;
 use crate::seams::tokens::{TokenRow, Tokens};
 use crate::settings::Settings;
 use crate::table;
 use crate::texts;
 
-fn open(named: Option<&PathBuf>, settings: &Settings) -> Outcome<Tokens> {
-    Tokens::open(&named.cloned().unwrap_or_else(|| settings.home.join("server")))
+/// The tokens of the named data folder, else of the usual one: which one is said, for a login may be with another server.
+fn open(named: Option<&PathBuf>, settings: &Settings, printer: &Printer) -> Outcome<Tokens> {
+    if let Some(endpoint) = &settings.endpoint_argument {
+        let text = texts::token_needs_no_endpoint(endpoint);
+        return Err(
+            Failure::usage("endpoint_unused", text).hint(texts::token_needs_no_endpoint_hint())
+        );
+    }
+    let folder = named.cloned().unwrap_or_else(|| settings.home.join("server"));
+    let tokens = Tokens::open(&folder)?;
+    if named.is_none() {
+        printer.note(&texts::tokens_of(folder.display()));
+    }
+    Ok(tokens)
 }
 
 /// Creates a token and shows it once.
 pub(super) fn create(args: &TokenCreateArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    let tokens = open(args.data_dir.as_ref(), settings)?;
+    let tokens = open(args.data_dir.as_ref(), settings, printer)?;
     let (name, expires_in) = (args.name.as_deref(), args.expires_in.as_deref());
     let project = args.project.as_deref();
     let made = block_on(tokens.create(name, &args.scope, project, expires_in, args.envloop))?;
@@ -32,7 +44,7 @@ pub(super) fn create(args: &TokenCreateArgs, settings: &Settings, printer: &Prin
 
 /// Lists tokens, without the secrets.
 pub(super) fn list(args: &TokenListArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    let rows = block_on(open(args.data_dir.as_ref(), settings)?.list())?;
+    let rows = block_on(open(args.data_dir.as_ref(), settings, printer)?.list())?;
     if rows.is_empty() {
         printer.out(&texts::no_tokens());
     } else {
@@ -67,7 +79,7 @@ fn cells(row: &TokenRow) -> Vec<String> {
 
 /// Revokes a token.
 pub(super) fn revoke(args: &TokenRevokeArgs, settings: &Settings, printer: &Printer) -> Outcome {
-    block_on(open(args.data_dir.as_ref(), settings)?.revoke(&args.id))?;
+    block_on(open(args.data_dir.as_ref(), settings, printer)?.revoke(&args.id))?;
     printer.out(&texts::token_revoked(&args.id));
     printer.json(&json!({"status": "ok", "id": args.id}));
     Ok(())

@@ -105,9 +105,15 @@ pub fn is_used(data_dir: &Path) -> bool {
 /// The server that has `data_dir` now, with the first token, while that still lies there.
 #[must_use]
 pub fn running_at(data_dir: &Path) -> Option<(Endpoint, Token)> {
-    let address = std::fs::read_to_string(data_dir.join("address")).ok()?;
     let token = std::fs::read_to_string(data_dir.join("first-token")).ok()?;
-    Some((Endpoint::parse(address.lines().next()?).ok()?, Token::new(&token)?))
+    Some((address_of(data_dir)?, Token::new(&token)?))
+}
+
+/// Where the server of `data_dir` says that it is, for programs that look for it.
+#[must_use]
+pub fn address_of(data_dir: &Path) -> Option<Endpoint> {
+    let address = std::fs::read_to_string(data_dir.join("address")).ok()?;
+    Endpoint::parse(address.lines().next()?).ok()
 }
 
 impl Running {
@@ -131,15 +137,12 @@ fn refused(error: serve::ServeError, data_dir: &Path) -> Failure {
     match &error {
         serve::ServeError::DataDir(serve::DataDirError::Locked { root, pid }) => {
             let text = texts::data_dir_locked(root.display(), pid);
-            // The other server tells its address to programs that look for it.
-            let address = std::fs::read_to_string(data_dir.join("address")).unwrap_or_default();
-            let address = address.lines().next().unwrap_or_default();
-            let hint = match Endpoint::parse(address) {
-                Ok(endpoint) => {
+            let hint = match address_of(data_dir) {
+                Some(endpoint) => {
                     let token = root.join("first-token");
                     texts::data_dir_locked_hint(endpoint, token.display())
                 }
-                Err(_) => texts::data_dir_locked_hint_other(),
+                None => texts::data_dir_locked_hint_other(),
             };
             Failure::other("data_dir_locked", text).hint(hint).detail("pid", pid.clone())
         }

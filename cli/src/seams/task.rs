@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use runwhere_broker::task::{ExplainedField, GpuSku, MAX_FILE_BYTES, TaskErrors, TaskFile};
+use runwhere_broker::task::{
+    ExplainedField, GpuSku, MAX_FILE_BYTES, TaskError, TaskErrors, TaskFile,
+};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -144,15 +146,23 @@ impl Task {
 }
 
 fn refused(path: &Path, errors: &TaskErrors) -> Failure {
+    let several = errors.errors.len() > 1;
     let all = |lang| {
-        let lines = errors
-            .errors
-            .iter()
-            .map(|error| format!("{}: {}", path.display(), error.message(lang)));
-        lines.collect::<Vec<_>>().join("\n  ")
+        let line = |error: &TaskError| {
+            let said = format!("{}: {}", path.display(), error.message(lang));
+            match several {
+                true => format!("{said} → {}", error.remedy(lang)),
+                false => said,
+            }
+        };
+        errors.errors.iter().map(line).collect::<Vec<_>>().join("\n  ")
     };
     let code = errors.errors.first().map_or("yaml_invalid", |error| error.code());
     Failure::usage(code, Text::new(all(Lang::Zh), all(Lang::En)))
-        .hint(Text::new(errors.remedy(Lang::Zh), errors.remedy(Lang::En)))
+        .hint(match several {
+            // Each problem has its own.
+            true => texts::yaml_problems(errors.errors.len() + errors.more),
+            false => Text::new(errors.remedy(Lang::Zh), errors.remedy(Lang::En)),
+        })
         .detail("problems", serde_json::to_value(&errors.errors).unwrap_or_default())
 }

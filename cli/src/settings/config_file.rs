@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use runwhere_broker::serve::read_settings;
+
 use super::Token;
 use crate::failure::Failure;
 use crate::texts;
@@ -23,7 +25,7 @@ impl ConfigFile {
     /// Exit code 2 when the file is no TOML, 1 when it cannot be read. The text never quotes the file: it holds a token.
     pub fn read(home: &Path) -> Result<Self, Failure> {
         let path = home.join("config.toml");
-        let text = match fs::read_to_string(&path) {
+        let text = match read_settings(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => {

@@ -36,6 +36,8 @@ pub struct Settings {
     pub verbose: u8,
     /// The user's folder (`~/.runwhere`).
     pub home: PathBuf,
+    /// What `--endpoint` said, for commands that ask no server.
+    pub endpoint_argument: Option<String>,
     endpoint: Option<Endpoint>,
     token: Option<Token>,
     embedded: Option<String>,
@@ -86,6 +88,7 @@ impl Settings {
             explain: args.explain,
             verbose: args.verbose,
             home,
+            endpoint_argument: args.endpoint.clone(),
             endpoint,
             token,
             embedded: None,

@@ -5,6 +5,8 @@ use super::macros::texts;
 texts! {
     /// The task file is missing.
     yaml_missing(path) "YAML 文件不存在：{path}" "YAML file not found: {path}";
+    /// Several problems, each with its remedy.
+    yaml_problems(count) "共 {count} 处；字段说明见 docs/task-yaml.md" "{count} problems; docs/task-yaml.md describes every field";
     /// Remedy for [`yaml_missing`].
     yaml_missing_hint() "检查 -f 路径" "Check the -f path";
     /// A file cannot be read.
@@ -86,6 +88,8 @@ texts! {
     /// An amount cannot be read.
     price_invalid(text) "价格 '{text}' 无效：应为正数，可加货币，例如 50 或 \"7 USD\"" "'{text}' is no price: a positive number, with a currency if wanted, such as 50 or \"7 USD\"";
     /// A date cannot be read.
+    period_invalid(from, to) "--from {from} 晚于 --to {to}" "--from {from} is after --to {to}";
+    /// Not a date.
     date_invalid(text) "日期 '{text}' 无效：应为 YYYY-MM-DD" "'{text}' is no date: write YYYY-MM-DD";
     /// Not in this build.
     not_in_this_build(what) "此构建不含 {what}" "This build has no {what}";

@@ -12,7 +12,11 @@ texts! {
     /// Price of the job, with the cloud's own price.
     submitted_price_original(price, original) "→ ¥{price}/hr（原价 {original}/hr）" "→ ¥{price}/hr (originally {original}/hr)";
     /// Estimated start.
-    submitted_estimate(minutes) "→ 预计 ~{minutes} 分钟后开始运行（含节点创建）" "→ Expected to start in ~{minutes} minutes (with the making of the node)";
+    submitted_estimate(minutes) "→ 预计 ~{minutes} 分钟后开始运行（含节点创建）" "→ Expected to start within ~{minutes} min (with the making of the node)";
+    /// Remedy where there is no server to resume on.
+    resume_needs_server() "resume 需要一直运行的服务器：runwhere serve，再 runwhere login --endpoint <url>" "resume needs a server that stays: runwhere serve, then runwhere login --endpoint <url>";
+    /// A repeat of a submit.
+    submitted_before() "→ 这次提交已在此前收到（同一 idempotency key），没有新建任务" "→ This submit was received before (the same idempotency key); no new job was made";
     /// The GPU type leads nowhere.
     gpu_unresolvable(gpu) "无法为 gpuType='{gpu}' 自动选机（未知型号或比价服务暂不可达）" "No machine can be chosen for gpuType='{gpu}' (unknown model, or prices are not available)";
     /// Remedy for [`gpu_unresolvable`].
@@ -87,6 +91,12 @@ texts! {
     column_elapsed() "运行时长" "RUN TIME";
     /// Column.
     column_url() "URL" "URL";
+    /// Column of the wide list.
+    column_id() "ID" "ID";
+    /// Column of the wide list.
+    column_created() "提交时间" "SUBMITTED";
+    /// Column of the wide list.
+    column_cost() "费用" "COST";
     /// More to see.
     more_jobs() "还有更多（--all 全部列出）" "There are more (--all lists them)";
     /// describe: name.
@@ -236,7 +246,11 @@ texts! {
     /// Remedy for [`left_behind`].
     left_behind_hint(job) "用 runwhere describe job {job} 查看，runwhere stop job {job} 停止" "Look with runwhere describe job {job}, stop with runwhere stop job {job}";
     /// Remedy for [`left_behind`] with the embedded server.
-    left_behind_embedded(data_dir, listen) "执行 runwhere serve --data-dir '{data_dir}' --listen {listen}：它会继续释放" "Run runwhere serve --data-dir '{data_dir}' --listen {listen}: it goes on releasing";
+    left_behind_embedded(job) "执行 runwhere stop job {job}：它会停止任务并等到确认释放" "Run runwhere stop job {job}: it stops the job and waits for the confirmed release";
+    /// The same where the run had a data folder of its own.
+    left_behind_elsewhere(data_dir, listen) "执行 runwhere serve --data-dir '{data_dir}' --listen {listen}：它会继续释放" "Run runwhere serve --data-dir '{data_dir}' --listen {listen}: it goes on releasing";
+    /// What is left behind where no money is charged.
+    left_behind_pretended(job, node) "任务 {job} 的节点 {node} 可能仍在运行（GPU 为假装，不产生费用）" "Node {node} of job {job} may still run (its GPUs are pretended, nothing is charged)";
     /// No resource was taken yet.
     nothing_left_behind() "尚未占用任何资源" "Nothing was taken yet";
     /// Unknown price.
@@ -247,6 +261,8 @@ texts! {
     run_not_configured(url) "--try-locally：不使用已配置的服务器 {url}；使用内置服务和本机（local）" "--try-locally: the configured server {url} is not used; using the embedded one and this machine (local)";
     /// Remedy where the data folder is in use.
     run_without_try_locally(url) "去掉 --try-locally 就会提交到已配置的服务器 {url}（要假装有 GPU，用 runwhere serve --try-locally 启动它）；或用 --data-dir 换一个目录" "Without --try-locally the job goes to the configured server {url} (to pretend to have GPUs, start that one with runwhere serve --try-locally); or choose another folder with --data-dir";
+    /// Remedy where another `run` or `serve` has the data folder.
+    run_beside_another(url, token) "若那是另一个 runwhere run，等它结束，或用 --data-dir 换一个目录；若是 runwhere serve，先登录：runwhere login --endpoint {url} < {token}" "If that is another runwhere run, wait for its end or choose another folder with --data-dir; if it is runwhere serve, log in first: runwhere login --endpoint {url} < {token}";
     /// run: another job of the same data folder.
     other_job(id, name, price) "任务 {id}（{name}）仍未结束，可能正在计费（{price}/hr）：runwhere stop job {id} 停止" "Job {id} ({name}) has not ended and may cost {price}/hr: runwhere stop job {id} stops it";
     /// Commands without a server: what answers.

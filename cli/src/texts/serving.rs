@@ -72,7 +72,13 @@ texts! {
     /// The agent cannot work.
     agent_failed(reason) "agent 无法工作：{reason}" "The agent cannot work: {reason}";
     /// No such scope.
-    scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、metrics.read、admin" "{scopes} holds no known scopes only: use training.run, training.stop, job.read, runner.read, billing.read, metrics.read, admin";
+    scope_unknown(scopes) "权限 {scopes} 无效：可用 training.run、training.stop、job.read、runner.read、billing.read、metrics.read、admin" "Not every scope of {scopes} is known: use training.run, training.stop, job.read, runner.read, billing.read, metrics.read, admin";
+    /// Whose tokens these are.
+    tokens_of(path) "数据目录 {path} 的 Token" "Tokens of the data folder {path}";
+    /// `token` with `--endpoint`.
+    token_needs_no_endpoint(url) "token 命令直接读写服务器的数据目录，--endpoint {url} 不起作用" "token works on the data folder of a server and asks no server: --endpoint {url} means nothing here";
+    /// Remedy for [`token_needs_no_endpoint`].
+    token_needs_no_endpoint_hint() "在服务器那台机器上执行，用 --data-dir 指定它的数据目录" "Run it on the server's machine; --data-dir names its data folder";
     /// Another server has the data folder.
     data_dir_locked(path, pid) "数据目录 {path} 正被另一个服务器使用（pid {pid}）" "The data folder {path} is in use by another server (pid {pid})";
     /// Remedy for [`data_dir_locked`].

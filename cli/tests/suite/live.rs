@@ -73,7 +73,8 @@ fn a_job_that_ended_while_nobody_listened_is_read_to_its_end() {
 #[test]
 fn without_a_websocket_the_history_does() {
     let server = Server::start(|request| match request.target.as_str() {
-        "/api/v1/jobs/llama" => ok(job(if request.before == 0 { "running" } else { "succeeded" })),
+        // Looked at before it is followed, then with each look at the history.
+        "/api/v1/jobs/llama" => ok(job(if request.before < 2 { "running" } else { "succeeded" })),
         "/api/v1/jobs/llama/logs?tail=5000" if request.before == 0 => {
             ok(json!({"lines": ["line 1", "line 2"]}))
         }
@@ -147,4 +148,12 @@ fn hostile_frames_change_nothing() {
     );
     let done = User::new(Some(&server.url)).run(&["logs", "llama", "-f"]).expect(0);
     assert_eq!(done.stdout, "line 1\n✓ 任务 llama 成功\n");
+}
+
+#[test]
+fn a_server_that_was_never_there_is_not_waited_for() {
+    let user = User::new(Some("http://127.0.0.1:1"));
+    let done = user.run(&["--json", "logs", "llama", "-f"]).expect(4);
+    assert!(done.error()["message"].is_string(), "{}", done.stderr);
+    User::new(Some("http://127.0.0.1:1")).run(&["logs", "llama", "-f", "--tail", "3"]).expect(4);
 }

@@ -59,7 +59,12 @@ impl Local {
         let inventory = match &config.gpus {
             Some(list) => {
                 let wanted = list.entries().iter().map(|(_, count)| *count as usize).sum();
-                if let Some(problem) = gpus::driver_problem("nvidia-smi", wanted, &*clock).await {
+                let problem = match config.pretend {
+                    // Nothing is asked of GPUs that are not there.
+                    true => None,
+                    false => gpus::driver_problem("nvidia-smi", wanted, &*clock).await,
+                };
+                if let Some(problem) = problem {
                     tracing::warn!(
                         "[local] gpus in config.toml says that this machine has {wanted} GPUs, but \
                          {problem}: until that is mended, each job on them fails before its program \

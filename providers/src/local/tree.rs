@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, chmod, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -92,7 +92,7 @@ impl Tree {
         match renameat(folder, entry, &self.top, &target) {
             // A folder that is moved gets another parent: that needs the right to write in it.
             Err(Errno::ACCESS) => {
-                chmodat(folder, entry, Mode::RWXU, AtFlags::empty())?;
+                allow(folder, entry)?;
                 Ok(renameat(folder, entry, &self.top, &target)?)
             }
             result => Ok(result?),
@@ -103,13 +103,21 @@ impl Tree {
 /// Opens a folder, which is no link, so that what is in it can be removed.
 fn enter<P: rustix::path::Arg + Copy>(at: impl AsFd + Copy, name: P) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || openat(at, name, flags, Mode::empty());
-    let data = statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if data.st_mode & 0o700 != 0o700 && FileType::from_raw_mode(data.st_mode).is_dir() {
-        // Ours already where we are root; then the mode does not matter.
-        let _ = chmodat(at, name, Mode::RWXU, AtFlags::empty());
+    // Root needs no right of its own; others first take back what the owner, who they are, took away.
+    if !rustix::process::geteuid().is_root() {
+        let data = statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if data.st_mode & 0o700 != 0o700 && FileType::from_raw_mode(data.st_mode).is_dir() {
+            let _ = allow(at, name);
+        }
     }
-    Ok(open()?)
+    Ok(openat(at, name, flags, Mode::empty())?)
+}
+
+/// Gives the owner of a folder every right to it. By what was opened, not by its name: that could be a link's by now.
+fn allow<P: rustix::path::Arg>(at: impl AsFd, name: P) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(at, name, flags, Mode::empty())?;
+    Ok(chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)?)
 }
 
 /// Some entries of a folder without `.`, `..` and the excluded ones; none where there are no more.

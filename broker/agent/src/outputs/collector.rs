@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -52,12 +52,15 @@ impl Collector<'_> {
     /// which the broker cannot be reached does not count.
     pub(crate) async fn run(&self) {
         let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
-        let found = tokio::task::spawn_blocking(move || find(&work, checkpoint.as_deref())).await;
+        let limit = self.assignment.collect.max_seconds.max(1);
+        let until = Instant::now() + Duration::from_secs(limit);
+        let look = move || find(&work, checkpoint.as_deref(), until);
+        let found = tokio::task::spawn_blocking(look).await;
         let mut found = found.unwrap_or_default();
         if let Some(task) = &self.assignment.runner {
             found.keep(&task.outputs);
         }
-        let Found { files, mut skipped } = found;
+        let Found { files, mut skipped, too_many, .. } = found;
         // A runner declares what it brings: a file among it that stays behind is a failure, while
         // links and pipes are no outputs.
         let declared = self.assignment.runner.is_some();
@@ -69,7 +72,8 @@ impl Collector<'_> {
         let mut failed = skipped
             .iter()
             .find(|skipped| declared && unusable(&skipped.reason))
-            .map(|skipped| skipped.reason.clone());
+            .map(|skipped| skipped.reason.clone())
+            .or_else(|| too_many.then(|| "too_many_files".to_owned()));
         let mut note = |path: &str, reason: &str| {
             if skipped.len() < MAX_SKIPPED {
                 let (path, reason) = (path.to_owned(), reason.to_owned());
@@ -183,7 +187,7 @@ impl Collector<'_> {
         used: &AtomicU64,
         streams: bool,
     ) -> Result<Measured, Problem> {
-        let (work, path) = (self.work.to_owned(), candidate.path.clone());
+        let (work, path) = (self.work.to_owned(), PathBuf::from(&candidate.name));
         let original = self.originals.get(&candidate.name).copied();
         let owner = self.owner;
         let max_bytes = self.assignment.collect.max_bytes;
@@ -252,7 +256,7 @@ impl Collector<'_> {
                 .timeout(transfer_timeout(size));
             let fresh = Arc::new(Sent::default());
             *sent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
-            match open_beneath(self.work, &candidate.path, self.owner) {
+            match open_beneath(self.work, Path::new(&candidate.name), self.owner) {
                 Ok(file) => request.body(reqwest::Body::wrap_stream(hashed(file, size, fresh))),
                 Err(_) => request.body(Bytes::new()),
             }
@@ -268,7 +272,8 @@ impl Collector<'_> {
         };
         let sent = Arc::clone(&sent.lock().unwrap_or_else(PoisonError::into_inner));
         let ours = sent.digest.get().copied();
-        let (work, path, owner) = (self.work.to_owned(), candidate.path.clone(), self.owner);
+        let (work, path, owner) =
+            (self.work.to_owned(), PathBuf::from(&candidate.name), self.owner);
         let after = tokio::task::spawn_blocking(move || {
             open_beneath(&work, &path, owner)?.metadata().map(|data| Stamp::of(&data))
         });
@@ -339,7 +344,7 @@ impl Collector<'_> {
                 .header("content-type", "application/octet-stream")
                 .header("content-length", stored.size)
                 .timeout(transfer_timeout(stored.size));
-            match open_beneath(self.work, &candidate.path, self.owner) {
+            match open_beneath(self.work, Path::new(&candidate.name), self.owner) {
                 Ok(file) => request.body(reqwest::Body::wrap_stream(chunks(file, stored.size))),
                 Err(_) => request.body(Bytes::new()),
             }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
@@ -17,12 +18,16 @@ pub(super) const MAX_SKIPPED: usize = 1000;
 const MAX_DEPTH: usize = 512;
 /// Bytes of a path below the work folder, at most, so that it also fits below another one.
 const MAX_PATH: usize = 3072;
+/// Files that are collected, at most, and the bytes of all their paths: what a program leaves must fit the memory of those
+/// that keep account of it. What is beyond stays behind, and that is a failure of the collection.
+const MAX_FILES: usize = 100_000;
+const MAX_NAMES: usize = 24 << 20;
 /// Folders that only hold what the interpreter makes again.
 const IGNORED: [&str; 1] = ["__pycache__"];
 
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) path: PathBuf,
+    /// Its path below the work folder.
     pub(super) name: String,
     pub(super) checkpoint: bool,
 }
@@ -30,6 +35,10 @@ pub(super) struct Candidate {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) files: Vec<Candidate>,
+    /// Bytes of their names.
+    names: usize,
+    /// There are more than can be kept account of, or than there was time to look at.
+    pub(super) too_many: bool,
     pub(super) skipped: Vec<SkippedFile>,
 }
 
@@ -39,6 +48,15 @@ impl Found {
             let path = path.to_string_lossy().into_owned();
             self.skipped.push(SkippedFile { path, reason: reason.to_owned() });
         }
+    }
+
+    fn take(&mut self, name: &str, checkpoint: bool) {
+        if self.files.len() >= MAX_FILES || self.names + name.len() > MAX_NAMES {
+            self.too_many = true;
+            return self.skip(Path::new(name), "too_many_files");
+        }
+        self.names += name.len();
+        self.files.push(Candidate { name: name.to_owned(), checkpoint });
     }
 
     /// Keeps what declared patterns name. Names that not every client can store are left behind.
@@ -75,11 +93,16 @@ pub(super) fn open_beneath(work: &Path, path: &Path, owner: Option<u32>) -> io::
     if data.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-pub(super) fn find(work: &Path, checkpoint: Option<&Path>) -> Found {
+pub(super) fn find(work: &Path, checkpoint: Option<&Path>, until: Instant) -> Found {
     let mut found = Found::default();
     let mut folders = vec![(PathBuf::new(), 0)];
     // A list, no recursion: how deep folders lie is the program's choice.
     while let Some((folder, depth)) = folders.pop() {
+        if found.too_many || folders.len() > MAX_FILES || Instant::now() > until {
+            found.too_many = true;
+            found.skip(&folder, "too_many_files");
+            break;
+        }
         for below in look(work, &folder, checkpoint, &mut found) {
             if depth < MAX_DEPTH {
                 folders.push((below, depth + 1));
@@ -120,7 +143,7 @@ fn look(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found)
             match path.to_str() {
                 Some(name) => {
                     let checkpoint = checkpoint.is_some_and(|folder| path.starts_with(folder));
-                    found.files.push(Candidate { name: name.to_owned(), path, checkpoint });
+                    found.take(name, checkpoint);
                 }
                 None => found.skip(&path, "name_not_utf8"),
             }
@@ -143,6 +166,8 @@ fn look(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found)
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -169,7 +194,11 @@ mod tests {
         fs::write(work.path().join("top"), "").unwrap();
         let path = work.path().to_owned();
         let walk = std::thread::Builder::new().stack_size(96 << 10);
-        let found = walk.spawn(move || find(&path, None)).unwrap().join().unwrap();
+        let found = walk
+            .spawn(move || find(&path, None, Instant::now() + Duration::from_secs(600)))
+            .unwrap()
+            .join()
+            .unwrap();
         let below = |name: &str, depth| format!("{}f", format!("{name}/").repeat(depth));
         let mut expected: Vec<String> = [1, MAX_DEPTH].map(|depth| below("d", depth)).into();
         expected.extend(["top".to_owned(), below(&long, 11)]);

@@ -3,6 +3,7 @@
 //! The handshake is never refused: clients crash at that. Every end is said by `completed` or
 //! `failed`, for nothing else ends them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ use crate::logs::{Cursor, Follower, Line, LogError, Note, TailLimits};
 /// A client that takes nothing for so long is cut off; it comes back where it was.
 const SEND: Duration = Duration::from_secs(30);
 const PING: Duration = Duration::from_secs(20);
+/// A listener who is never idle is looked up again after so long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the end event waits for the exact cost, which the release decides.
 const SETTLE: Duration = Duration::from_secs(10);
 /// The most lines a client may ask to begin with.
@@ -215,6 +218,7 @@ impl Session {
         let mut follower = logs.follow(trial, from, self.lang).await?;
         let mut closing = self.api.parts.closing.clone();
         let mut said = (wire::status(&report), phase(&report));
+        let mut waiting = VecDeque::new();
         loop {
             changes.mark_unchanged();
             // A key may be revoked, or expire, while its holder listens.
@@ -231,11 +235,18 @@ impl Session {
                 Err(None) => {}
             }
             let ended = wire::has_ended(&report);
-            if self.drain(&mut follower).await?.is_err() {
-                return Ok(Err(Gone));
-            }
+            let all = match self.drain(&mut follower, &mut waiting).await? {
+                Ok(all) => all,
+                Err(gone) => return Ok(Err(gone)),
+            };
             if wanted.events && self.progress(&report, &mut said).await.is_err() {
                 return Ok(Err(Gone));
+            }
+            if !all {
+                if *closing.borrow() {
+                    return Ok(self.send(Message::Close(None)).await);
+                }
+                continue;
             }
             if ended {
                 return Ok(self.end(&caller, &mut follower, report).await);
@@ -269,15 +280,28 @@ impl Session {
         }
     }
 
-    async fn drain(&mut self, follower: &mut Follower) -> Result<Sent, LogError> {
-        while let Some(lines) = follower.next().await? {
-            for line in &lines {
-                if self.line(line).await.is_err() {
+    /// Sends what there is; `false` where time is up before all of it is sent, for a program may write faster than its
+    /// listener reads, and who listens must be asked again.
+    async fn drain(
+        &mut self,
+        follower: &mut Follower,
+        waiting: &mut VecDeque<Line>,
+    ) -> Result<Result<bool, Gone>, LogError> {
+        let until = tokio::time::Instant::now() + ASK_AGAIN;
+        loop {
+            while let Some(line) = waiting.pop_front() {
+                if self.line(&line).await.is_err() {
                     return Ok(Err(Gone));
                 }
+                if tokio::time::Instant::now() >= until {
+                    return Ok(Ok(false));
+                }
+            }
+            match follower.next().await? {
+                Some(lines) => waiting.extend(lines),
+                None => return Ok(Ok(true)),
             }
         }
-        Ok(Ok(()))
     }
 
     async fn line(&mut self, line: &Line) -> Sent {

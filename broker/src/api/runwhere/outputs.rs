@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use runwhere_agent::protocol::Digest;
-use runwhere_engine::{Output, Permission};
+use runwhere_engine::Permission;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::api::state::{Api, Signed};
 use crate::api::text::Words;
 use crate::blobs::BlobError;
 
-const MAX_PAGE: usize = 1000;
+const MAX_PAGE: u32 = 1000;
 
 pub(crate) fn routes() -> Router<Arc<Api>> {
     Router::new()
@@ -50,13 +50,13 @@ async fn list(
         }
     };
     let (report, trial) = first_trial(&api, &caller, &target).await?;
-    let mut outputs = api.parts.store.outputs(&trial).await?;
-    outputs.sort_by(|a, b| a.path.cmp(&b.path));
     // The cursor is the last path of the page before.
-    let after = wanted.cursor.filter(|cursor| !cursor.is_empty());
-    let mut rest = outputs.iter().filter(|output| after.as_ref().is_none_or(|a| output.path > *a));
-    let page: Vec<&Output> = rest.by_ref().take(limit).collect();
-    let next = rest.next().and(page.last()).map(|last| last.path.clone());
+    let after = wanted.cursor.as_deref().filter(|cursor| !cursor.is_empty());
+    // One more tells whether there is a next page.
+    let mut page = api.parts.store.outputs_after(&trial, after, limit + 1).await?;
+    let more = page.len() > limit as usize;
+    page.truncate(limit as usize);
+    let next = page.last().filter(|_| more).map(|last| last.path.clone());
     let data: Vec<Value> = page
         .into_iter()
         .map(|output| {
@@ -84,8 +84,7 @@ async fn content(
 ) -> Result<Response, Problem> {
     let caller = signed.with(Permission::JobRead)?;
     let (report, trial) = first_trial(&api, &caller, &target).await?;
-    let outputs = api.parts.store.outputs(&trial).await?;
-    let Some(output) = outputs.iter().find(|output| output.path == path) else {
+    let Some(output) = api.parts.store.output(&trial, &path).await? else {
         return Err(absent(match wire::has_ended(&report) {
             true => Words::new("该任务没有这个输出文件", "the job has no such output file"),
             false => Words::new(

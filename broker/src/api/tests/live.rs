@@ -192,6 +192,63 @@ async fn a_revoked_key_hears_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_revoked_key_hears_nothing_more_of_a_program_that_never_pauses() {
+    let site = Site::new().await;
+    let trial = site.jobs.add(1, "llama", TrialState::Running).view.trials[0].0.id.clone();
+    let url = serve(&site).await;
+    let mut socket = connect(&url, &format!("job_id=llama&token={}", site.token)).await;
+    write(&site, &trial, 1, 0, "before\n").await;
+    assert_eq!(line(&mut socket).await.0, "before");
+    let key = site.accounts.authenticate(&site.token).await.unwrap().key;
+    site.accounts.revoke(&key).await.unwrap();
+    let text = "and on and on\n".repeat(1000);
+    let chatter = async {
+        let mut offset = 7;
+        for seq in 2.. {
+            write(&site, &trial, seq, offset, &text).await;
+            offset += text.len() as u64;
+            tokio::task::yield_now().await;
+        }
+    };
+    let listening = async {
+        loop {
+            let (kind, payload) = event(&mut socket).await.unwrap();
+            if kind != "log" {
+                return (kind, payload);
+            }
+        }
+    };
+    let (kind, payload) = tokio::select! {
+        end = tokio::time::timeout(Duration::from_secs(30), listening) => end.expect("an end"),
+        () = chatter => unreachable!("it never ends"),
+    };
+    assert_eq!((kind.as_str(), &payload["code"]), ("failed", &"unauthorized".into()), "{payload}");
+}
+
+#[tokio::test]
+async fn a_store_that_fails_makes_nobody_a_stranger() {
+    let site = Site::new().await;
+    let trial = site.jobs.add(1, "llama", TrialState::Running).view.trials[0].0.id.clone();
+    let url = serve(&site).await;
+    let query = format!("job_id=llama&token={}", site.token);
+    let mut socket = connect(&url, &query).await;
+    write(&site, &trial, 1, 0, "before\n").await;
+    assert_eq!(line(&mut socket).await.0, "before");
+    site.store.fail_keys(true);
+    write(&site, &trial, 2, 7, "meanwhile\n").await;
+    assert_eq!(line(&mut socket).await.0, "meanwhile");
+    // Who comes now is neither let in nor called a stranger: the client tries again.
+    let mut other = connect(&url, &query).await;
+    assert!(event(&mut other).await.is_none());
+    site.store.fail_keys(false);
+    let key = site.accounts.authenticate(&site.token).await.unwrap().key;
+    site.accounts.revoke(&key).await.unwrap();
+    write(&site, &trial, 3, 17, "after\n").await;
+    let (kind, payload) = event(&mut socket).await.unwrap();
+    assert_eq!((kind.as_str(), &payload["code"]), ("failed", &"unauthorized".into()), "{payload}");
+}
+
+#[tokio::test]
 async fn a_shutdown_closes_without_an_end() {
     let site = Site::new().await;
     site.jobs.add(1, "llama", TrialState::Running);

@@ -13,6 +13,16 @@ pub(super) async fn outputs_are_replaced_by_path(store: AnyStore) {
     let found: Vec<_> = outputs.iter().map(|out| (out.path.as_str(), out.size)).collect();
     assert_eq!(found, [("a", 3), ("a-", 5), ("a/x", 2), ("b", 4)]);
     assert!(store.outputs(&sample::trial_id(&job.id, 1)).await.unwrap().is_empty());
+    let page = async |after: Option<&str>, limit| {
+        let page = store.outputs_after(&trial, after, limit).await.unwrap();
+        page.into_iter().map(|out| out.path).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None, 2).await, ["a", "a-"]);
+    assert_eq!(page(Some("a-"), 2).await, ["a/x", "b"]);
+    assert_eq!(page(Some("a-z"), 1).await, ["a/x"], "behind a path that is not there");
+    assert!(page(Some("b"), 2).await.is_empty());
+    assert_eq!(store.output(&trial, "b").await.unwrap().map(|out| out.size), Some(4));
+    assert_eq!(store.output(&trial, "c").await.unwrap(), None);
 }
 
 pub(super) async fn the_newest_sync_is_found(store: AnyStore) {

@@ -25,12 +25,21 @@ use crate::store::{
 pub struct MemoryStore {
     state: Mutex<State>,
     commits: AtomicU64,
+    #[cfg(test)]
+    keys_fail: std::sync::atomic::AtomicBool,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on keys cannot be read, or can again. What was read before is out of date.
+    #[cfg(test)]
+    pub(crate) fn fail_keys(&self, fail: bool) {
+        self.keys_fail.store(fail, Ordering::Release);
+        self.commits.fetch_add(1, Ordering::Release);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -329,6 +338,10 @@ impl Store for MemoryStore {
     }
 
     async fn key_by_secret(&self, secret_sha256: &str) -> Result<Option<ApiKey>, StoreError> {
+        #[cfg(test)]
+        if self.keys_fail.load(Ordering::Acquire) {
+            return Err(StoreError::Failed("keys cannot be read".to_owned()));
+        }
         let state = self.state();
         let pos = state.key_secrets.get(secret_sha256);
         Ok(pos.and_then(|pos| state.keys.get(pos)).cloned())

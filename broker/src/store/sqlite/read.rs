@@ -399,6 +399,21 @@ pub(super) fn outputs(c: &Connection, trial: &TrialId) -> Result<Vec<Output>, Fa
     all(c, "outputs", sql, [trial.as_str()])
 }
 
+pub(super) fn outputs_after(
+    c: &Connection,
+    trial: &TrialId,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<Output>, Fault> {
+    let sql = "SELECT doc FROM outputs WHERE trial_id = ?1 AND path > ?2 ORDER BY path LIMIT ?3";
+    all(c, "outputs", sql, params![trial.as_str(), after, limit])
+}
+
+pub(super) fn output(c: &Connection, trial: &TrialId, path: &str) -> Result<Option<Output>, Fault> {
+    let sql = "SELECT doc FROM outputs WHERE trial_id = ?1 AND path = ?2";
+    one(c, "outputs", sql, [trial.as_str(), path])
+}
+
 pub(super) fn sync(
     c: &Connection,
     project: &ProjectId,

@@ -309,6 +309,22 @@ impl Store for SqliteStore {
         self.read(move |c| read::outputs(c, &trial)).await
     }
 
+    async fn outputs_after(
+        &self,
+        trial: &TrialId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Output>, StoreError> {
+        // No path is empty.
+        let (trial, after) = (trial.clone(), after.unwrap_or_default().to_owned());
+        self.read(move |c| read::outputs_after(c, &trial, &after, limit)).await
+    }
+
+    async fn output(&self, trial: &TrialId, path: &str) -> Result<Option<Output>, StoreError> {
+        let (trial, path) = (trial.clone(), path.to_owned());
+        self.read(move |c| read::output(c, &trial, &path)).await
+    }
+
     async fn sync(
         &self,
         project: &ProjectId,

@@ -24,6 +24,16 @@ pub(super) enum Release {
     Left,
 }
 
+/// Whose server a run has used.
+pub(super) enum Embedded<'a> {
+    /// Another process'.
+    No,
+    /// Its own, in the usual data folder.
+    InHome,
+    /// Its own, in this data folder, at this address.
+    At(&'a Path, &'a str),
+}
+
 /// Stops the job, again and again while the server cannot be reached.
 pub(super) async fn stop(client: &Client, id: &str, printer: &Printer) -> Outcome {
     let path = format!("/api/v1/jobs/{id}/stop");
@@ -90,12 +100,7 @@ pub(super) async fn wait_for_release(
 }
 
 /// Says what may still live and what it costs.
-pub(super) fn left_behind(
-    job: View<'_>,
-    id: &str,
-    embedded: Option<(&Path, &str)>,
-    printer: &Printer,
-) {
+pub(super) fn left_behind(job: View<'_>, id: &str, embedded: Embedded<'_>, printer: &Printer) {
     if job.flag("cleanup_confirmed") == Some(true) {
         printer.note(&texts::nothing_left_behind());
         return;
@@ -103,10 +108,15 @@ pub(super) fn left_behind(
     let node = job.text("node_id").unwrap_or_else(|| "?".to_owned());
     let price =
         describe::price(job).unwrap_or_else(|| texts::unknown().get(printer.lang()).to_owned());
-    printer.warn(&texts::left_behind(id, node, price));
+    printer.warn(&match job.flag("gpu_pretended") {
+        Some(true) => texts::left_behind_pretended(id, node),
+        _ => texts::left_behind(id, node, price),
+    });
     let hint = match embedded {
-        Some((data_dir, listen)) => texts::left_behind_embedded(data_dir.display(), listen),
-        None => texts::left_behind_hint(id),
+        Embedded::No => texts::left_behind_hint(id),
+        // Commands without a server find it.
+        Embedded::InHome => texts::left_behind_embedded(id),
+        Embedded::At(data_dir, listen) => texts::left_behind_elsewhere(data_dir.display(), listen),
     };
     printer.note(&texts::arrow(hint.get(printer.lang())));
 }
