@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::codes::CodeBook;
+use crate::directory::{Directory, OfModel};
 use crate::fx::{Converted, FxError, FxTable};
 use crate::shard::{KeyParts, Limits, Shard, ShardParts};
 use crate::snapshot::Bundled;
@@ -51,17 +52,17 @@ pub enum NotLaunchable {
     /// A bundled price: no account of that provider is connected.
     ConnectAccount {
         /// Whose account is needed.
-        provider: String,
+        provider: ProviderId,
     },
     /// A bundled price of a connected provider that does not state this offer itself.
     NotInAccount {
         /// The connected provider.
-        provider: String,
+        provider: ProviderId,
     },
     /// The provider's sheet is too old.
     StalePrice {
         /// Whose sheet.
-        provider: String,
+        provider: ProviderId,
         /// Its age.
         age_seconds: i64,
     },
@@ -70,7 +71,7 @@ pub enum NotLaunchable {
     /// The connected account cannot launch it at present.
     NotNow {
         /// The connected provider.
-        provider: String,
+        provider: ProviderId,
     },
 }
 
@@ -194,6 +195,7 @@ pub struct Catalogue {
     fx: Arc<FxTable>,
     newest_bundled: Option<Timestamp>,
     ids: Arc<OnceLock<(String, String)>>,
+    directory: Arc<Directory>,
 }
 
 /// What a catalogue is made of.
@@ -230,6 +232,7 @@ impl Catalogue {
             fx: Arc::new(fx),
             newest_bundled: if bundled { Bundled::get().newest } else { None },
             ids: Arc::default(),
+            directory: Arc::default(),
         };
         if bundled {
             let providers: BTreeSet<&ProviderId> =
@@ -325,6 +328,7 @@ impl Catalogue {
             Err(at) => self.shards.insert(at, shard),
         }
         self.ids = Arc::default();
+        self.directory = Arc::default();
     }
 
     /// Takes a provider's shard out.
@@ -332,6 +336,7 @@ impl Catalogue {
         self.shards.retain(|shard| shard.provider() != provider);
         self.troubles.remove(provider);
         self.ids = Arc::default();
+        self.directory = Arc::default();
     }
 
     pub(crate) fn set_fx(&mut self, fx: FxTable) {
@@ -394,6 +399,16 @@ impl Catalogue {
         &self.shards
     }
 
+    /// The classes of a model's offers, or of those of all unknown models (`u16::MAX`).
+    pub(crate) fn of_model(&self, account: bool, gpu: u16) -> &OfModel {
+        self.directory.of_model(&self.shards, account, gpu)
+    }
+
+    /// The number of a region in [`Self::of_model`]; `None` where no offer is there.
+    pub(crate) fn region(&self, name: &str) -> Option<u32> {
+        self.directory.region(&self.shards, name)
+    }
+
     /// The shard of a provider.
     pub fn shard(&self, provider: &ProviderId) -> Option<&Arc<Shard>> {
         let at = self.shards.binary_search_by(|shard| shard.provider().cmp(provider)).ok()?;
@@ -431,7 +446,7 @@ impl Catalogue {
             let has = |shard: &Arc<Shard>| {
                 [false, true]
                     .iter()
-                    .any(|account| !shard.index().of_gpu(*account, place).is_empty())
+                    .any(|account| !shard.index().of_gpu(*account, place).1.is_empty())
             };
             self.shards.iter().any(has).then_some(model.id)
         })
@@ -523,7 +538,7 @@ fn not_launchable(
     connected: bool,
 ) -> Option<NotLaunchable> {
     let offer = &entry.offer;
-    let provider = || offer.key.provider.to_string();
+    let provider = || offer.key.provider.clone();
     if entry.read_at.is_none() {
         return Some(match connected {
             true => NotLaunchable::NotInAccount { provider: provider() },

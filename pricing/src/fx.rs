@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -160,12 +161,12 @@ pub enum FxError {
 }
 
 /// A converted amount with all that led to it.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Converted {
     /// The exact product, not rounded.
     pub money: Money,
     /// The rate; `None` when the amount was in the wanted currency already.
-    pub rate: Option<FxRate>,
+    pub rate: Option<Arc<FxRate>>,
     /// Age of the rate in days.
     pub age_days: i64,
     /// The rate is past the age limit: good enough to show, not to decide.
@@ -175,19 +176,45 @@ pub struct Converted {
 /// The rates in force.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FxTable {
-    rates: BTreeMap<(Currency, Currency), FxRate>,
+    rates: BTreeMap<(Currency, Currency), InForce>,
     max_age_days: u32,
+}
+
+/// A rate, and its day as a number.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct InForce {
+    rate: Arc<FxRate>,
+    /// Days since 1970-01-01; `None` where a day is too far away to be one.
+    day: Option<i64>,
+}
+
+impl InForce {
+    fn new(rate: FxRate) -> Self {
+        let midnight = rate.date.to_zoned_datetime(TimeZone::UTC).ok();
+        let day = midnight.map(|midnight| day_of(midnight.timestamp()));
+        Self { rate: Arc::new(rate), day }
+    }
+
+    fn age_days(&self, now: Timestamp) -> i64 {
+        // A rate of tomorrow (another time zone) is not negative in age.
+        self.day.map_or(i64::MAX, |day| (day_of(now) - day).max(0))
+    }
+}
+
+fn day_of(at: Timestamp) -> i64 {
+    at.as_second().div_euclid(86_400)
+}
+
+fn by_direction(
+    rates: impl IntoIterator<Item = FxRate>,
+) -> impl Iterator<Item = ((Currency, Currency), InForce)> {
+    rates.into_iter().map(|rate| ((rate.from, rate.to), InForce::new(rate)))
 }
 
 impl FxTable {
     /// The bundled rates alone.
     pub fn bundled() -> Self {
-        let mut rates = BTreeMap::new();
-        for line in BUNDLED.lines().skip(1) {
-            if let Some(rate) = read(line) {
-                rates.insert((rate.from, rate.to), rate);
-            }
-        }
+        let rates = by_direction(BUNDLED.lines().skip(1).filter_map(read)).collect();
         Self { rates, max_age_days: DEFAULT_MAX_AGE_DAYS }
     }
 
@@ -203,7 +230,7 @@ impl FxTable {
             })?;
             let rates = Self::read_file(&text)
                 .map_err(|error| FxSettingError::Line { path: path.clone(), error })?;
-            table.rates.extend(rates.into_iter().map(|rate| ((rate.from, rate.to), rate)));
+            table.rates.extend(by_direction(rates));
         }
         for setting in &settings.rates {
             let (from, to) = (setting.from, setting.to);
@@ -219,7 +246,13 @@ impl FxTable {
             if source.is_empty() {
                 return Err(FxSettingError::NoSource { from, to });
             }
-            table.rates.insert((from, to), FxRate { from, to, rate, date: setting.date, source });
+            table.rates.extend(by_direction([FxRate {
+                from,
+                to,
+                rate,
+                date: setting.date,
+                source,
+            }]));
         }
         Ok(table)
     }
@@ -229,9 +262,10 @@ impl FxTable {
     pub fn with(mut self, rates: impl IntoIterator<Item = FxRate>) -> Self {
         for rate in rates {
             let direction = (rate.from, rate.to);
-            let newer = self.rates.get(&direction).is_none_or(|present| rate.date >= present.date);
+            let present = self.rates.get(&direction);
+            let newer = present.is_none_or(|present| rate.date >= present.rate.date);
             if newer && rate.from != rate.to && rate.rate > Decimal::ZERO {
-                self.rates.insert(direction, rate);
+                self.rates.insert(direction, InForce::new(rate));
             }
         }
         self
@@ -258,13 +292,12 @@ impl FxTable {
 
     /// A table of rates that were in force.
     pub fn restore(rates: Vec<FxRate>, max_age_days: u32) -> Self {
-        let rates = rates.into_iter().map(|rate| ((rate.from, rate.to), rate)).collect();
-        Self { rates, max_age_days }
+        Self { rates: by_direction(rates).collect(), max_age_days }
     }
 
     /// All rates, ordered by currency.
     pub fn rates(&self) -> impl Iterator<Item = &FxRate> {
-        self.rates.values()
+        self.rates.values().map(|in_force| in_force.rate.as_ref())
     }
 
     /// Days after which a rate decides nothing any more.
@@ -274,15 +307,15 @@ impl FxTable {
 
     /// All rates as rows, with their age.
     pub fn listed(&self, now: Timestamp) -> Vec<serde_json::Value> {
-        let row = |rate: &FxRate| {
-            let age_days = self.age_days(rate, now);
+        let row = |in_force: &InForce| {
+            let (rate, age_days) = (&in_force.rate, in_force.age_days(now));
             serde_json::json!({
                 "from": rate.from, "to": rate.to, "rate": rate.rate, "date": rate.date,
                 "source": rate.source, "age_days": age_days,
                 "decides": age_days <= i64::from(self.max_age_days),
             })
         };
-        self.rates().map(row).collect()
+        self.rates.values().map(row).collect()
     }
 
     /// Converts for showing and ordering; a rate past its age is used and marked.
@@ -296,12 +329,13 @@ impl FxTable {
             return Ok(Converted { money, rate: None, age_days: 0, stale: false });
         }
         let from = money.currency;
-        let rate = self.rates.get(&(from, to)).ok_or(FxError::Missing { from, to })?;
+        let in_force = self.rates.get(&(from, to)).ok_or(FxError::Missing { from, to })?;
+        let rate = &in_force.rate;
         let amount = money.amount.checked_mul(rate.rate).ok_or(FxError::Range)?;
-        let age_days = self.age_days(rate, now);
+        let age_days = in_force.age_days(now);
         Ok(Converted {
             money: Money::new(amount, to),
-            rate: Some(rate.clone()),
+            rate: Some(Arc::clone(rate)),
             age_days,
             stale: age_days > i64::from(self.max_age_days),
         })
@@ -320,12 +354,6 @@ impl FxTable {
             }),
             _ => Ok(converted),
         }
-    }
-
-    fn age_days(&self, rate: &FxRate, now: Timestamp) -> i64 {
-        let today = now.to_zoned_datetime(TimeZone::UTC).date();
-        // A rate of tomorrow (another time zone) is not negative in age.
-        rate.date.until(today).map_or(i64::MAX, |span| i64::from(span.get_days()).max(0))
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod canonical;
 pub mod catalogue;
 pub mod codes;
+mod directory;
 pub mod ecb;
 pub mod fx;
 pub mod history;

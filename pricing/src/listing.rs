@@ -7,6 +7,7 @@ use runwhere_model::{Currency, GpuModel, GpuModelId, Money, PriceKind};
 use rust_decimal::Decimal;
 
 use crate::catalogue::{Audience, Catalogue, SHOWN, Standing};
+use crate::directory::model_place;
 use crate::request::ListRequest;
 use crate::select::row_stale;
 use crate::shard::{PriceStateTag, Row, Shard};
@@ -140,12 +141,10 @@ impl Catalogue {
             match wanted {
                 Wanted::Models(ref gpus) => {
                     for gpu in gpus {
-                        let place = GpuModel::all().iter().position(|model| model.id == *gpu);
-                        let place = place.and_then(|at| u16::try_from(at).ok()).unwrap_or(u16::MAX);
+                        let place = model_place(*gpu);
                         for account in [false, true] {
-                            for bucket in shard.index().of_gpu(account, place) {
-                                shard.index().rows(bucket).iter().copied().for_each(&mut take);
-                            }
+                            let (_, rows) = shard.index().of_gpu(account, place);
+                            rows.iter().copied().for_each(&mut take);
                         }
                     }
                 }

@@ -239,7 +239,7 @@ impl Catalogue {
                 Recommended {
                     run_cost: run_of(query, &assessed),
                     rank: at + 1,
-                    score: score(found.lowest.get(&standing).copied(), assessed.amount()),
+                    score: score(found.lowest[standing as usize], assessed.amount()),
                     tag: match (at, standing) {
                         (0, Standing::Now) => Tag::Recommended,
                         (_, Standing::Now) => Tag::Alternative,
@@ -306,7 +306,7 @@ pub fn reasons(assessed: &Assessed) -> Vec<Reason> {
     let offer = &assessed.entry.offer;
     let mut reasons = Vec::new();
     match &assessed.not_launchable {
-        None => reasons.push(Reason::Launchable { provider: offer.key.provider.to_string() }),
+        None => reasons.push(Reason::Launchable { provider: offer.key.provider.clone() }),
         Some(why) => reasons.push(Reason::NotLaunchable(why.clone())),
     }
     if offer.pretended {

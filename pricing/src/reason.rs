@@ -1,6 +1,6 @@
 //! Why an offer was recommended or passed over: codes with parameters, sentences at the edge.
 
-use runwhere_model::Lang;
+use runwhere_model::{Lang, ProviderId};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::NotLaunchable;
@@ -22,7 +22,7 @@ pub enum Reason {
     /// It can be launched at once.
     Launchable {
         /// By which connected provider.
-        provider: String,
+        provider: ProviderId,
     },
     /// It cannot be launched now.
     NotLaunchable(NotLaunchable),
@@ -198,7 +198,14 @@ pub fn join(reasons: &[Reason], lang: Lang) -> String {
         Lang::Zh => "；",
         Lang::En => "; ",
     };
-    reasons.iter().map(|reason| reason.text(lang)).collect::<Vec<_>>().join(separator)
+    let mut text = String::new();
+    for reason in reasons {
+        if !text.is_empty() {
+            text.push_str(separator);
+        }
+        text.push_str(&reason.text(lang));
+    }
+    text
 }
 
 /// What a recommendation is, in a word.

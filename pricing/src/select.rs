@@ -1,6 +1,6 @@
 //! Which offers answer a question: walks classes of offers instead of offers.
 //!
-//! Every shard keeps the rows of one model, count, region, form and currency together, cheapest first.
+//! The directory keeps the rows of one model, count, region, form and currency together, cheapest first.
 //! So a question costs some steps per class, not per offer: what a class excludes is counted as a
 //! whole, a ceiling is one binary search, and the best are merged from the heads of the classes. Only
 //! where a class is not uniform in what is asked (age, zone, size, risk) its rows are judged singly.
@@ -9,12 +9,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use runwhere_model::{BillingModel, Currency, GpuModel, GpuModelId};
+use runwhere_model::{BillingModel, Currency, GpuModelId};
 use rust_decimal::Decimal;
 
 use crate::catalogue::{Audience, BUNDLED_MAX_AGE, Catalogue, SHOWN, Standing};
+use crate::directory::{OfCount, Placed, model_place};
 use crate::quote::{Policy, Query, Rejection, reclaim_percent};
-use crate::shard::{Bucket, OfCount, PriceStateTag, Row, Shard, Sizes, span};
+use crate::shard::{Bucket, PriceStateTag, Row, Shard, Sizes};
 
 /// What was found.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Found<'a> {
     /// How many of them can be launched now.
     pub(crate) launchable: usize,
     /// The lowest price of each standing.
-    pub(crate) lowest: BTreeMap<Standing, Decimal>,
+    pub(crate) lowest: [Option<Decimal>; 3],
 }
 
 /// A row that was chosen.
@@ -55,7 +56,8 @@ struct Rank {
 #[derive(Clone, Copy)]
 struct Group<'a> {
     rows: &'a [u32],
-    /// The sizes of the first.
+    /// The first of them, and its sizes.
+    first: u32,
     head: Sizes,
     stale: bool,
 }
@@ -88,7 +90,7 @@ struct Search<'a, 'q> {
     runs: Vec<Run<'a>>,
     matching: usize,
     launchable: usize,
-    lowest: BTreeMap<Standing, Decimal>,
+    lowest: [Option<Decimal>; 3],
     rejected: &'q mut BTreeMap<Rejection, usize>,
 }
 
@@ -101,8 +103,6 @@ impl Catalogue {
         as_of: Timestamp,
         rejected: &mut BTreeMap<Rejection, usize>,
     ) -> Found<'a> {
-        let place = GpuModel::all().iter().position(|model| model.id == gpu);
-        let place = place.and_then(|place| u16::try_from(place).ok()).unwrap_or(u16::MAX);
         let single = query.zone.is_some()
             || query.country.is_some()
             || query.min_memory_mib.is_some()
@@ -115,17 +115,19 @@ impl Catalogue {
             runs: Vec::with_capacity(16),
             matching: 0,
             launchable: 0,
-            lowest: BTreeMap::new(),
+            lowest: [None; 3],
             rejected,
         };
         let audiences: &[bool] =
             if query.audience == Audience::Member { &[false, true] } else { &[false] };
-        for (number, shard) in self.shards().iter().enumerate() {
-            let wanted = query.provider.as_deref().is_none_or(|id| id == shard.provider().as_str());
-            for account in audiences {
-                let parts = shard.index().of_count(*account, place, query.gpu_count);
-                search.model(self, number, shard, &parts, wanted);
-            }
+        // Where a provider is named, its shard; a place that there is not where it has none.
+        let wanted = query.provider.as_deref().map(|id| {
+            let at = self.shards().iter().position(|shard| shard.provider().as_str() == id);
+            at.unwrap_or(usize::MAX)
+        });
+        for account in audiences {
+            let of_model = self.of_model(*account, model_place(gpu));
+            search.model(self, &of_model.of_count(query.gpu_count), wanted);
         }
         search.finish()
     }
@@ -138,35 +140,24 @@ impl<'a> Search<'a, '_> {
         }
     }
 
-    fn model(
-        &mut self,
-        catalogue: &Catalogue,
-        number: usize,
-        shard: &'a Shard,
-        parts: &OfCount<'a>,
-        wanted: bool,
-    ) {
+    fn model(&mut self, catalogue: &'a Catalogue, parts: &OfCount<'a>, wanted: Option<usize>) {
         self.reject(Rejection::Fraction, parts.fractions);
         self.reject(Rejection::GpuCount, parts.other_counts);
         self.reject(Rejection::Form, parts.forms);
-        if parts.rows == 0 {
-            return;
-        }
-        if !wanted {
-            return self.reject(Rejection::Place, parts.rows);
-        }
-        let buckets: &[Bucket] = match &self.query.region {
-            None => parts.buckets(),
+        let there = match &self.query.region {
+            None => parts.all(),
             Some(region) => {
-                let symbol = shard.region_symbol(region);
-                let there = symbol.map_or(&[][..], |symbol| parts.of_region(symbol));
-                self.reject(Rejection::Place, parts.rows - span(there));
-                there
+                catalogue.region(region).map_or(&[][..], |region| parts.of_region(region))
             }
         };
-        for bucket in buckets {
-            self.bucket(catalogue, number, shard, bucket);
+        let mut looked_at = 0;
+        for placed in there {
+            if wanted.is_none_or(|wanted| wanted == placed.shard) {
+                looked_at += placed.bucket.len();
+                self.bucket(catalogue, placed);
+            }
         }
+        self.reject(Rejection::Place, parts.rows - looked_at);
     }
 
     fn rate(&mut self, catalogue: &Catalogue, from: Currency) -> RateNow {
@@ -184,26 +175,28 @@ impl<'a> Search<'a, '_> {
         rate
     }
 
-    fn bucket(&mut self, catalogue: &Catalogue, number: usize, shard: &'a Shard, bucket: &Bucket) {
+    fn bucket(&mut self, catalogue: &'a Catalogue, placed: &Placed) {
+        let bucket = &placed.bucket;
         let class = &bucket.class;
-        let rows = shard.index().rows(bucket);
         if class.billing == BillingModel::Spot && !self.query.spot_allowed {
-            return self.reject(Rejection::Spot, rows.len());
+            return self.reject(Rejection::Spot, bucket.len());
         }
         if class.state == PriceStateTag::NotOffered {
-            return self.reject(Rejection::NotOffered, rows.len());
+            return self.reject(Rejection::NotOffered, bucket.len());
         }
         if class.sold_out && !class.launchable {
-            return self.reject(Rejection::SoldOut, rows.len());
+            return self.reject(Rejection::SoldOut, bucket.len());
         }
+        let shard: &'a Shard = &catalogue.shards()[placed.shard];
+        let rows = shard.index().rows(bucket.start, bucket.end);
         let weighed = self.query.policy == Policy::Reclaim && class.billing == BillingModel::Spot;
         let uniform = (!self.single && !weighed)
             .then(|| uniform_staleness(shard, bucket, self.as_of))
             .flatten();
         match uniform {
             Some(stale) => {
-                let group = Group { rows, head: bucket.head, stale };
-                self.run(catalogue, number, shard, bucket, &group);
+                let group = Group { rows, first: bucket.first, head: bucket.head, stale };
+                self.run(catalogue, placed, shard, &group);
             }
             None => {
                 for at in rows.chunks(1) {
@@ -213,8 +206,8 @@ impl<'a> Search<'a, '_> {
                         continue;
                     }
                     let stale = row_stale(shard, row, self.as_of);
-                    let group = Group { rows: at, head: Sizes::of(row), stale };
-                    self.run(catalogue, number, shard, bucket, &group);
+                    let group = Group { rows: at, first: at[0], head: Sizes::of(row), stale };
+                    self.run(catalogue, placed, shard, &group);
                 }
             }
         }
@@ -239,16 +232,9 @@ impl<'a> Search<'a, '_> {
     }
 
     /// Takes rows of one class and one staleness, cheapest first.
-    fn run(
-        &mut self,
-        catalogue: &Catalogue,
-        number: usize,
-        shard: &'a Shard,
-        bucket: &Bucket,
-        group: &Group<'a>,
-    ) {
-        let Group { rows, head, stale } = *group;
-        let class = &bucket.class;
+    fn run(&mut self, catalogue: &Catalogue, placed: &Placed, shard: &'a Shard, group: &Group<'a>) {
+        let Group { rows, first, head, stale } = *group;
+        let class = &placed.bucket.class;
         if stale && self.query.fresh_only {
             return self.reject(Rejection::Stale, rows.len());
         }
@@ -260,6 +246,7 @@ impl<'a> Search<'a, '_> {
         let known = class.state == PriceStateTag::Known;
         let rate = if known { Some(self.rate(catalogue, class.currency)) } else { None };
         let factor = rate.and_then(|rate| rate.rate);
+        let converted = factor.and_then(|factor| head.amount.checked_mul(factor));
         let mut matching = rows;
         if let Some(ceiling) = self.query.max_hourly_price {
             let Some(rate) = rate else {
@@ -274,14 +261,16 @@ impl<'a> Search<'a, '_> {
                 amount.checked_mul(factor).is_some_and(|amount| amount <= ceiling)
             };
             let rest = rows.get(1..).unwrap_or_default();
-            let end = match within(head.amount) {
+            let end = match converted.is_some_and(|amount| amount <= ceiling) {
                 false => 0,
                 true => 1 + rest.partition_point(|at| within(shard.row(*at).amount)),
             };
             self.reject(Rejection::AboveMaxPrice, rows.len() - end);
             matching = &rows[..end];
         }
-        let Some(first) = matching.first() else { return };
+        if matching.is_empty() {
+            return;
+        }
         self.matching += matching.len();
         if standing == Standing::Now {
             self.launchable += matching.len();
@@ -298,22 +287,19 @@ impl<'a> Search<'a, '_> {
                 billing: class.billing,
                 vcpus: Reverse(0),
                 memory: Reverse(0),
-                shard: number,
-                at: *first,
+                shard: placed.shard,
+                at: first,
             },
             shard,
             rows: matching,
             rate: factor,
             weighed,
         };
-        let run = run.headed(head);
-        if let Some(factor) = factor
-            && let Some(amount) = head.amount.checked_mul(factor)
-        {
-            let least = self.lowest.entry(standing).or_insert(amount);
+        if let Some(amount) = converted {
+            let least = self.lowest[standing as usize].get_or_insert(amount);
             *least = amount.min(*least);
         }
-        self.runs.push(run);
+        self.runs.push(run.headed(first, head, converted));
     }
 
     fn preference(&self, shard: &Shard, region: u32) -> usize {
@@ -365,18 +351,19 @@ impl<'a> Run<'a> {
     /// The rank of the first row.
     fn at_head(self) -> Self {
         match self.rows.first() {
-            Some(at) => self.headed(Sizes::of(self.shard.row(*at))),
+            Some(at) => {
+                let head = Sizes::of(self.shard.row(*at));
+                self.headed(*at, head, self.rate.and_then(|rate| head.amount.checked_mul(rate)))
+            }
             None => self,
         }
     }
 
     /// The same, where it is known what decides about the first row.
-    fn headed(mut self, head: Sizes) -> Self {
-        let Some(at) = self.rows.first() else { return self };
-        let converted = self.rate.and_then(|rate| head.amount.checked_mul(rate));
+    fn headed(mut self, at: u32, head: Sizes, converted: Option<Decimal>) -> Self {
         let amount = match (converted, self.weighed) {
             (Some(amount), true) => {
-                let percent = reclaim_percent(self.shard.detail(self.shard.row(*at)));
+                let percent = reclaim_percent(self.shard.detail(self.shard.row(at)));
                 let factor = Decimal::ONE_HUNDRED.checked_add(percent);
                 factor
                     .and_then(|factor| {
@@ -392,7 +379,7 @@ impl<'a> Run<'a> {
             amount,
             vcpus: Reverse(head.vcpus.wrapping_add(1)),
             memory: Reverse(head.memory_mib.wrapping_add(1)),
-            at: *at,
+            at,
             ..self.rank
         };
         self

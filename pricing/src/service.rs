@@ -339,9 +339,9 @@ impl PriceService {
     }
 
     /// What is said of an offer, as a row.
-    pub fn row(&self, entry: &Arc<Entry>, lang: Lang) -> OfferRow {
+    pub fn row(&self, entry: &Arc<Entry>, lang: Lang) -> OfferRow<'static> {
         let now = self.now();
-        OfferRow::new(&self.catalogue().assess(entry, now), now, lang)
+        OfferRow::new(&self.catalogue().assess(entry, now), now, lang).into_owned()
     }
 
     /// Answers a question.
@@ -351,10 +351,16 @@ impl PriceService {
 
     /// Answers a question in words. A model's name that nothing has gives no recommendations but
     /// suggestions.
-    pub fn quote_named(&self, gpu_model: Option<&str>, query: Query, lang: Lang) -> QuoteReply {
+    pub fn quote_named(
+        &self,
+        gpu_model: Option<&str>,
+        query: Query,
+        lang: Lang,
+    ) -> QuoteReply<'static> {
         let catalogue = self.catalogue();
         self.keep_for_quotes(&catalogue);
-        self.quote_in(&catalogue, gpu_model, query, lang, self.quote_instant())
+        let now = self.quote_instant();
+        with_quote(&catalogue, gpu_model, query, lang, now, |reply| reply.into_owned())
     }
 
     /// The instant of quotes given now: the whole second.
@@ -363,36 +369,8 @@ impl PriceService {
         jiff::Timestamp::from_second(now.as_second()).unwrap_or(now)
     }
 
-    /// As [`Self::quote_named`], of a state that is kept.
-    pub(crate) fn quote_in(
-        &self,
-        catalogue: &Catalogue,
-        gpu_model: Option<&str>,
-        query: Query,
-        lang: Lang,
-        now: jiff::Timestamp,
-    ) -> QuoteReply {
-        let gpu = match gpu_model.map(|name| (name, GpuModel::resolve(name))) {
-            None => None,
-            Some((_, Some(model))) => Some(model.id),
-            Some((name, None)) => {
-                return QuoteReply {
-                    quote_id: None,
-                    snapshot_id: catalogue.snapshot_id().to_owned(),
-                    as_of: now,
-                    expires_at: crate::canonical::expires_at(now),
-                    recommendations: Vec::new(),
-                    matching: 0,
-                    rejected: BTreeMap::new(),
-                    suggestions: suggest(name),
-                };
-            }
-        };
-        QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, now), lang)
-    }
-
     /// The best offer of each model, best first.
-    pub fn recommend_across(&self, query: Query, lang: Lang) -> Vec<RecommendationRow> {
+    pub fn recommend_across(&self, query: Query, lang: Lang) -> Vec<RecommendationRow<'static>> {
         self.quote_named(None, query, lang).recommendations
     }
 
@@ -411,7 +389,7 @@ impl PriceService {
         let found = catalogue.find(request, audience, now);
         let page = found.iter().skip(request.offset).take(request.limit).map(|listed| {
             let (shard, at) = listed.place();
-            OfferRow::new(&catalogue.assess(&shard.entry(at), now), now, lang)
+            OfferRow::new(&catalogue.assess(&shard.entry(at), now), now, lang).into_owned()
         });
         let raw = matches!(Wanted::of(request.gpu_model.as_deref()), Wanted::Raw(_));
         Ok(OfferPage {
@@ -431,6 +409,26 @@ impl PriceService {
     pub fn summary(&self, audience: Audience) -> SummaryReply {
         crate::summary::summary(&self.catalogue(), audience, self.now())
     }
+}
+
+/// Answers a question in words, of a state that is kept, and does something with the answer.
+pub(crate) fn with_quote<T>(
+    catalogue: &Catalogue,
+    gpu_model: Option<&str>,
+    query: Query,
+    lang: Lang,
+    now: jiff::Timestamp,
+    then: impl FnOnce(QuoteReply<'_>) -> T,
+) -> T {
+    let gpu = match gpu_model.map(|name| (name, GpuModel::resolve(name))) {
+        None => None,
+        Some((_, Some(model))) => Some(model.id),
+        Some((name, None)) => {
+            let id = catalogue.snapshot_id();
+            return then(QuoteReply::unknown_model(id, now, suggest(name)));
+        }
+    };
+    then(QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, now), lang))
 }
 
 /// Of an incomplete sheet: what was not seen again stays, as old as it was.

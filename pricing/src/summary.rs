@@ -37,11 +37,17 @@ impl Group<'_> {
 pub(crate) fn summary(catalogue: &Catalogue, audience: Audience, now: Timestamp) -> SummaryReply {
     let mut rates: BTreeMap<Currency, Option<Decimal>> = BTreeMap::new();
     let mut groups: BTreeMap<(u16, String), Group<'_>> = BTreeMap::new();
-    for shard in catalogue.shards() {
-        for bucket in shard.index().buckets() {
+    let mut stale: BTreeMap<ProviderId, usize> = BTreeMap::new();
+    let mut stale_bundled = 0;
+    let models = (0..GpuModel::all().len()).filter_map(|at| u16::try_from(at).ok());
+    let audiences: &[bool] = if audience == Audience::Member { &[false, true] } else { &[false] };
+    for (gpu, account) in
+        models.chain([u16::MAX]).flat_map(|gpu| audiences.iter().map(move |a| (gpu, *a)))
+    {
+        for placed in catalogue.of_model(account, gpu).all() {
+            let (bucket, shard) = (&placed.bucket, &catalogue.shards()[placed.shard]);
             let class = &bucket.class;
-            let hidden = class.account && audience == Audience::Public;
-            if hidden || class.form || class.state == PriceStateTag::NotOffered {
+            if class.form || class.state == PriceStateTag::NotOffered {
                 continue;
             }
             let rate = *rates.entry(class.currency).or_insert_with(|| {
@@ -49,7 +55,12 @@ pub(crate) fn summary(catalogue: &Catalogue, audience: Audience, now: Timestamp)
                 catalogue.fx().convert(one, SHOWN, now).ok().map(|c| c.money.amount)
             });
             let rate = rate.filter(|_| class.state == PriceStateTag::Known);
-            let rows = shard.index().rows(bucket);
+            let rows = shard.index().rows(bucket.start, bucket.end);
+            match stale_rows(shard, bucket, rows, now) {
+                0 => {}
+                old if class.bundled => stale_bundled += old,
+                old => *stale.entry(shard.provider().clone()).or_default() += old,
+            }
             if usize::from(class.gpu) < GpuModel::all().len() {
                 let group = groups.entry((class.gpu, String::new())).or_default();
                 add(group, shard, bucket, rows, rate, now);
@@ -69,7 +80,23 @@ pub(crate) fn summary(catalogue: &Catalogue, audience: Audience, now: Timestamp)
         staleness_seconds: oldest.map(|at| now.duration_since(at).as_secs().max(0)),
         snapshot_id: catalogue.snapshot_id().to_owned(),
         troubles: catalogue.troubles().clone(),
+        stale,
+        stale_bundled,
     }
+}
+
+/// How many rows of a class have prices older than prices of their kind may be.
+fn stale_rows(shard: &Shard, bucket: &Bucket, rows: &[u32], now: Timestamp) -> usize {
+    let stale = |at: &u32| row_stale(shard, shard.row(*at), now);
+    match uniform(bucket) {
+        true => rows.first().filter(|at| stale(at)).map_or(0, |_| rows.len()),
+        false => rows.iter().filter(|at| stale(at)).count(),
+    }
+}
+
+/// Whether all rows of a class are of one age, or age plays no part.
+fn uniform(bucket: &Bucket) -> bool {
+    bucket.oldest == bucket.newest || bucket.class.configured
 }
 
 /// Adds rows of one class, cheapest first.
@@ -97,11 +124,10 @@ fn add<'a>(
     }
     // A sixth of a GPU at a sixth of the price is not the cheapest GPU.
     let (Some(rate), true) = (rate, class.count > 0) else { return };
-    let uniform = bucket.oldest == bucket.newest || class.configured;
     let ends = [rows.first(), rows.last()];
     // A pretended end may hide real prices behind it.
     let real_ends = ends.iter().flatten().all(|at| !shard.row(**at).pretended);
-    let judged: Vec<u32> = match uniform && real_ends {
+    let judged: Vec<u32> = match uniform(bucket) && real_ends {
         true => ends.into_iter().flatten().copied().collect(),
         false => rows.to_vec(),
     };
@@ -122,7 +148,8 @@ fn row(group: Group<'_>) -> SummaryRow {
     // Stale prices say nothing of what it costs now, unless there is nothing else; pretended ones nothing at all.
     let range = group.range.into_iter().flatten().next();
     SummaryRow {
-        gpu_model: model.map_or_else(|| plain(&group.raw), |model| model.name.to_owned()),
+        gpu_model: model
+            .map_or_else(|| plain(&group.raw).into_owned(), |model| model.name.to_owned()),
         gpu_type: group.gpu,
         gpu_memory_gb: model.map(|model| model.memory_gib).filter(|memory| *memory > 0),
         min_hourly_price: range.map(|(low, ..)| four_decimals(low)),

@@ -296,6 +296,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn prices_a_ceiling_is_held_against_the_present_price_after_queueing() {
+    // What is given at the submit is the ceiling; without it, what was seen.
     let config =
         |price: &str| format!("[local]\ngpus = \"a100-80g:1\"\nprice_per_hour = \"{price} CNY\"\n");
     let mut server = Server::start_with(ServerOptions {
@@ -303,7 +304,7 @@ fn prices_a_ceiling_is_held_against_the_present_price_after_queueing() {
         ..ServerOptions::default()
     });
     let api = server.api();
-    let submit = |project: &Project, most: &str| {
+    let submit = |project: &Project, most: Option<&str>| {
         let yaml = project.yaml();
         let files = [("train.sh", STEADY_PROGRAM.as_bytes()), ("train.yaml", yaml.as_bytes())];
         api.sync(project.name(), &yaml, &files);
@@ -311,25 +312,36 @@ fn prices_a_ceiling_is_held_against_the_present_price_after_queueing() {
                           "max_price_per_hour": most});
         api.post("/api/v1/jobs/submit", &body)
     };
-    let [running, exact, below] =
-        ["holds-it", "to-the-digit", "below"].map(|name| Project::new(name, STEADY_PROGRAM));
+    let [running, exact, below, seen, room] =
+        ["holds-it", "to-the-digit", "below", "as-seen", "with-room"]
+            .map(|name| Project::new(name, STEADY_PROGRAM));
     let id =
         |reply: runwhere_tests::Reply| reply.expect(200)["job_id"].as_str().unwrap().to_owned();
     // The least bit below is refused at once; equal fits.
-    assert_eq!(submit(&below, "36.439999999999 CNY").status, 422);
-    let first = id(submit(&running, "36.44 CNY"));
+    assert_eq!(submit(&below, Some("36.439999999999 CNY")).status, 422);
+    let first = id(submit(&running, Some("36.44 CNY")));
     running.control().wait_started();
-    let exact_id = id(submit(&exact, "36.44 CNY"));
+    let exact_id = id(submit(&exact, Some("36.44 CNY")));
+    let seen_id = id(submit(&seen, None));
+    let room_id = id(submit(&room, Some("36.440000000001 CNY")));
     assert_eq!(api.job(&exact_id)["status"], "pending", "one has the only GPU");
     // The price rises by the least bit while it waits.
     std::fs::write(server.data_dir().join("config.toml"), config("36.440000000001")).unwrap();
     server.restart();
     running.control().go(0);
     assert_eq!(api.wait_end(&first)["status"], "succeeded");
-    let refused = api.wait_end(&exact_id);
-    assert_eq!(
-        (&refused["status"], &refused["end_reason"]),
-        (&json!("failed"), &json!("price_changed"))
-    );
-    assert_eq!(exact.control().read("starts"), None, "nothing ran");
+    for (refused, project) in [(&exact_id, &exact), (&seen_id, &seen)] {
+        let refused = api.wait_end(refused);
+        assert_eq!(
+            (&refused["status"], &refused["end_reason"]),
+            (&json!("failed"), &json!("price_changed"))
+        );
+        assert_eq!(project.control().read("starts"), None, "nothing ran");
+    }
+    // The limit leaves room for the present price, so it is launched, and billed at that.
+    room.control().wait_started();
+    room.control().go(0);
+    let launched = api.wait_end(&room_id);
+    assert_eq!(launched["status"], "succeeded", "{launched}");
+    assert_eq!(launched["price"], "36.440000000001", "{launched}");
 }

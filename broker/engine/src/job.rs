@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runwhere_model::{
-    GpuCount, GpuModelId, HourlyPrice, JobId, OfferKey, PrincipalId, ProjectId, SyncId, TrialId,
-    WorkspaceId,
+    Currency, GpuCount, GpuModelId, HourlyPrice, JobId, OfferKey, PrincipalId, ProjectId, SyncId,
+    TrialId, WorkspaceId,
 };
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
 use crate::run::TrialSpec;
@@ -86,7 +87,7 @@ pub struct JobSpec {
     pub gpu_pretended: bool,
     /// What to rent.
     pub offer: OfferKey,
-    /// The highest price per hour it may be launched at.
+    /// The highest price per hour it may be launched at: the user's limit, else the price at the submit.
     pub ceiling: HourlyPrice,
     /// Wall-clock limit of the user's program in seconds; `None` = none.
     pub max_duration_seconds: Option<u64>,
@@ -96,9 +97,45 @@ pub struct JobSpec {
     pub checkpoint: Option<String>,
     /// Handed to the program after a resume.
     pub from_step: Option<u64>,
-    /// The user's own limit, which a resume keeps.
+    /// The user's own limit, which a resume keeps. Where there is one it is the ceiling.
     #[serde(default)]
     pub max_price: Option<HourlyPrice>,
+    /// What the submit was decided with; absent in jobs of earlier versions.
+    #[serde(default)]
+    pub decided: Option<Decided>,
+}
+
+impl JobSpec {
+    /// The price per hour at the submit.
+    pub fn price_at_submit(&self) -> HourlyPrice {
+        // Earlier versions knew no other ceiling.
+        self.decided.as_ref().map_or(self.ceiling, |decided| decided.price)
+    }
+}
+
+/// The price that a submit saw, and how the user's limit became the ceiling.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The offer's price per hour at the submit.
+    pub price: HourlyPrice,
+    /// The rates that brought a limit in another currency into the price's; empty without one.
+    #[serde(default)]
+    pub rates: Vec<UsedRate>,
+}
+
+/// An exchange rate that decided something.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct UsedRate {
+    /// From which currency.
+    pub from: Currency,
+    /// To which currency.
+    pub to: Currency,
+    /// Units of `to` for one unit of `from`.
+    pub rate: Decimal,
+    /// Its day.
+    pub date: String,
+    /// Its source.
+    pub source: String,
 }
 
 /// Where a resumed job goes on from.

@@ -39,7 +39,10 @@ pub use budget::Budget;
 pub use event::{EventRecord, Subject};
 pub use evidence::Evidence;
 pub use hold::{Hold, Refusal};
-pub use job::{EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile};
+pub use job::{
+    Decided, EndReason, Job, JobKind, JobSpec, JobState, Resumed, SyncManifest, SyncedFile,
+    UsedRate,
+};
 pub use lease::{AgentSession, CallKind, InFlight, Lease, LeaseState, PriceSnapshot};
 pub use ledger::{LedgerEntry, LedgerLine, UsageSegment};
 pub use meter::Meter;

@@ -428,6 +428,8 @@ impl Core {
         event.payload = serde_json::json!({
             "offer": job.terms(trial.index).offer,
             "ceiling": job.terms(trial.index).ceiling,
+            "max_price": job.spec.max_price,
+            "decided": job.spec.decided,
             "snapshot": self.parts.prices.snapshot(),
             "sync": job.spec.sync,
             "resumed": job.resumed,

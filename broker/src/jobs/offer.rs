@@ -1,10 +1,12 @@
 //! From what a YAML says to one offer that a connected account can launch.
 
+use runwhere_engine::{FxRate, UsedRate};
 use runwhere_model::{
     Bootstrapping, Currency, Deadman, GpuCount, GpuModel, HourlyPrice, Offer, OfferCode, OfferKey,
     Stock,
 };
 use runwhere_providers::Registry;
+use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::api::runwhere::Refusal;
 use crate::api::text::Words;
@@ -26,11 +28,15 @@ pub(super) struct Terms<'a> {
     pub(super) max_price: Option<HourlyPrice>,
 }
 
-/// The chosen offer and the price it may be launched at.
+/// The chosen offer, what it costs, and the price it may be launched at.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) offer: Offer,
     pub(super) price: HourlyPrice,
+    /// In the currency of the price.
+    pub(super) ceiling: HourlyPrice,
+    /// How a limit in another currency became the ceiling.
+    pub(super) rates: Vec<UsedRate>,
     pub(super) gpus: GpuCount,
 }
 
@@ -236,11 +242,12 @@ fn check(terms: &Terms<'_>, offer: Offer, gpus: GpuCount) -> Result<Chosen, Refu
             ),
         ));
     }
-    let price = match terms.max_price {
+    // Without a limit of the user's what is seen now is the most it may cost.
+    let most = match terms.max_price {
         Some(limit) => within(terms, price, limit, &offer)?,
-        None => price,
+        None => Most { ceiling: price, rates: Vec::new() },
     };
-    Ok(Chosen { offer, price, gpus })
+    Ok(Chosen { offer, price, ceiling: most.ceiling, rates: most.rates, gpus })
 }
 
 /// The refusal for an offer that no connected account can launch: what could be launched instead,
@@ -304,17 +311,51 @@ fn not_launchable(terms: &Terms<'_>, offer: &Offer, gpus: GpuCount) -> Refusal {
     }
 }
 
-/// Whether a price is above a limit; `None` where no dated rate can tell. Two currencies meet in yuan, as in quotes: rates
-/// have one direction and are never turned round.
-fn over(terms: &Terms<'_>, price: HourlyPrice, limit: HourlyPrice) -> Option<bool> {
-    if price.currency == limit.currency {
-        return Some(price.amount > limit.amount);
+/// The highest price that a limit allows, in the currency of a price.
+struct Most {
+    ceiling: HourlyPrice,
+    rates: Vec<UsedRate>,
+}
+
+/// Digits after the point of a ceiling that an exchange rate made: as many as a price can be metered with.
+const CEILING_DIGITS: u32 = 12;
+
+/// The highest price in a currency that a limit allows; `None` where no dated rate can tell. Two currencies meet in yuan, as
+/// in quotes: rates have one direction and are never turned round, so a ceiling in a currency other than yuan is the highest
+/// price that comes to no more yuan than the limit.
+fn most(terms: &Terms<'_>, limit: HourlyPrice, currency: Currency) -> Option<Most> {
+    if currency == limit.currency {
+        return Some(Most { ceiling: limit, rates: Vec::new() });
     }
-    let yuan = |price: HourlyPrice| match price.currency {
-        Currency::CNY => Some(price.amount),
-        other => price.amount.checked_mul(terms.prices.rate(other, Currency::CNY)?.rate),
+    let mut rates = Vec::new();
+    let mut in_yuan = |from: Currency| {
+        if from == Currency::CNY {
+            return Some(Decimal::ONE);
+        }
+        let FxRate { rate, date, source } = terms.prices.rate(from, Currency::CNY)?;
+        rates.push(UsedRate { from, to: Currency::CNY, rate, date, source });
+        Some(rate)
     };
-    Some(yuan(price)? > yuan(limit)?)
+    let (of_limit, of_price) = (in_yuan(limit.currency)?, in_yuan(currency)?);
+    let yuan = limit.amount.checked_mul(of_limit)?;
+    let amount = match currency {
+        Currency::CNY => yuan,
+        _ => {
+            let quotient = yuan.checked_div(of_price)?;
+            let cut = quotient.round_dp_with_strategy(CEILING_DIGITS, RoundingStrategy::ToZero);
+            // The quotient itself may have been rounded up in its last digit.
+            match cut.checked_mul(of_price)? > yuan {
+                true => cut.checked_sub(Decimal::new(1, CEILING_DIGITS))?,
+                false => cut,
+            }
+        }
+    };
+    Some(Most { ceiling: HourlyPrice { amount, currency }, rates })
+}
+
+/// Whether a price is above a limit; `None` where no dated rate can tell.
+fn over(terms: &Terms<'_>, price: HourlyPrice, limit: HourlyPrice) -> Option<bool> {
+    Some(price.amount > most(terms, limit, price.currency)?.ceiling.amount)
 }
 
 /// Holds a price against the user's limit; another currency only with a dated rate.
@@ -323,10 +364,10 @@ fn within(
     price: HourlyPrice,
     limit: HourlyPrice,
     offer: &Offer,
-) -> Result<HourlyPrice, Refusal> {
-    match over(terms, price, limit) {
-        Some(false) => Ok(price),
-        Some(true) => Err(invalid(
+) -> Result<Most, Refusal> {
+    match most(terms, limit, price.currency) {
+        Some(most) if price.amount <= most.ceiling.amount => Ok(most),
+        Some(_) => Err(invalid(
             Words::new(
                 format!("Offer {} 的价格 {price} 高于上限 {limit}", offer.key),
                 format!("offer {} costs {price}, more than the limit of {limit}", offer.key),

@@ -1,6 +1,8 @@
 //! Accepting a job.
 
-use runwhere_engine::{Job, JobKind, JobSpec, OutputState, Resumed, Trial, TrialState, sabotage};
+use runwhere_engine::{
+    Decided, Job, JobKind, JobSpec, OutputState, Resumed, Trial, TrialState, sabotage,
+};
 use runwhere_failpoint::failpoint;
 use runwhere_model::{HourlyPrice, JobId, SyncId, TrialId};
 
@@ -407,7 +409,7 @@ fn spec_of(task: &TaskFile, yaml: String, chosen: &Chosen, sync: Option<SyncId>)
         gpu_model: chosen.offer.gpu,
         gpu_pretended: chosen.offer.pretended,
         offer: chosen.offer.key.clone(),
-        ceiling: chosen.price,
+        ceiling: chosen.ceiling,
         max_duration_seconds: match task.job.max_duration.value {
             MaxDuration::Unlimited => None,
             MaxDuration::Seconds(seconds) => Some(seconds),
@@ -416,5 +418,6 @@ fn spec_of(task: &TaskFile, yaml: String, chosen: &Chosen, sync: Option<SyncId>)
         checkpoint: task.storage.checkpoint.clone(),
         from_step: None,
         max_price: None,
+        decided: Some(Decided { price: chosen.price, rates: chosen.rates.clone() }),
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_engine::{EndReason, FxRate, Job, OutputState, Policy, TrialState};
+use runwhere_engine::{EndReason, FxRate, Job, OutputState, Policy, TrialState, UsedRate};
 use runwhere_model::{
     Currency, DeploymentId, GpuCount, GpuModel, GpuModelId, HourlyPrice, KeyId, Offer, OfferCode,
     OfferKey, Price, PriceKind, PriceState, Secret, Stock, parse_decimal,
@@ -159,6 +159,63 @@ fn a_price_limit_below_what_can_be_launched_is_named_as_the_reason() {
     // With nothing to launch, the way to try it here.
     let said = refused(Some(THERE), 1, Some("10"), false);
     assert!(said.contains("runwhere run --try-locally"), "{said}");
+}
+
+/// What a submit of one H100 at 20 CNY settles with a limit.
+fn settled(max_price: Option<&str>) -> (HourlyPrice, HourlyPrice, Vec<UsedRate>) {
+    chosen(&catalogue(), max_price.map(limit)).unwrap()
+}
+
+fn chosen(
+    prices: &Sheet,
+    max_price: Option<HourlyPrice>,
+) -> Option<(HourlyPrice, HourlyPrice, Vec<UsedRate>)> {
+    let cloud = SimCloud::new(
+        SimProfile::token(),
+        DeploymentId::new("rw-test").unwrap(),
+        Arc::new(ManualClock::default()),
+    );
+    let mut registry = Registry::new();
+    registry.add(Arc::new(cloud.named("sim".parse().unwrap())));
+    let yaml = "job:\n  name: a\nresources:\n  gpuType: H100\n  gpuNum: 1\nenvironment:\n  command: [\"true\"]\n";
+    let terms = Terms {
+        prices,
+        registry: &registry,
+        consents_no_deadman: true,
+        reachable: true,
+        max_price,
+    };
+    let chosen = choose(&terms, &TaskFile::parse(yaml).unwrap(), Some(HERE), None).ok()?;
+    Some((chosen.price, chosen.ceiling, chosen.rates))
+}
+
+#[test]
+fn a_limit_becomes_the_ceiling_in_the_currency_of_the_price() {
+    assert_eq!(settled(None), (cny("20"), cny("20"), Vec::new()));
+    assert_eq!(settled(Some("31.5")), (cny("20"), cny("31.5"), Vec::new()));
+    let (price, ceiling, rates) = settled(Some("3 USD"));
+    assert_eq!((price, ceiling), (cny("20"), cny("21")));
+    let [used] = rates.as_slice() else { panic!("{rates:?}") };
+    assert_eq!((used.from, used.to, used.source.as_str()), (Currency::USD, Currency::CNY, "test"));
+    assert_eq!((used.rate, used.date.as_str()), (parse_decimal("7").unwrap(), "2026-07-01"));
+}
+
+#[test]
+fn a_limit_in_yuan_allows_no_dollar_price_that_comes_to_more() {
+    // 7 CNY for 1 USD: 20 CNY are 2.857142857142857… USD.
+    let mut sheet = catalogue();
+    let asked = |sheet: &mut Sheet, usd: &str| {
+        let price = HourlyPrice { currency: Currency::USD, ..cny(usd) };
+        sheet.0[0].price.state = PriceState::Known { price };
+        chosen(sheet, Some(limit("20")))
+    };
+    let (_, ceiling, rates) = asked(&mut sheet, "2.857142857142").expect("within the limit");
+    assert_eq!(ceiling, limit("2.857142857142 USD"));
+    assert_eq!(rates.len(), 1);
+    assert!(asked(&mut sheet, "2.857142857143").is_none(), "20.000000000001 CNY");
+    // Where it divides without a rest, the quotient itself is allowed.
+    let (_, ceiling, _) = chosen(&sheet, Some(limit("35"))).unwrap();
+    assert_eq!(ceiling, limit("5 USD"));
 }
 
 #[test]

@@ -448,6 +448,7 @@ fn job_spec(first: &TrialSpec) -> JobSpec {
         checkpoint: None,
         from_step: None,
         max_price: None,
+        decided: None,
     }
 }
 

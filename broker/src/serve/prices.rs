@@ -80,7 +80,7 @@ impl Prices for Catalogued {
         let converted = self.money(Money::new(Decimal::ONE, from), to)?;
         Some(match converted.rate {
             Some(rate) => {
-                FxRate { rate: rate.rate, date: rate.date.to_string(), source: rate.source }
+                FxRate { rate: rate.rate, date: rate.date.to_string(), source: rate.source.clone() }
             }
             None => FxRate { rate: Decimal::ONE, date: String::new(), source: String::new() },
         })
@@ -98,7 +98,8 @@ impl CnyRates for Catalogued {
         let amount = converted.money.amount;
         Some(match converted.rate {
             Some(rate) => {
-                InCny { amount, rate: rate.rate, date: rate.date.to_string(), source: rate.source }
+                let (date, source) = (rate.date.to_string(), rate.source.clone());
+                InCny { amount, rate: rate.rate, date, source }
             }
             None => {
                 InCny { amount, rate: Decimal::ONE, date: String::new(), source: String::new() }

@@ -115,6 +115,7 @@ pub(crate) fn job(project: &str, number: u32, name: &str) -> Job {
             checkpoint: None,
             from_step: None,
             max_price: None,
+            decided: None,
         },
         trials: vec![trial_id(&id, 0)],
         created_at: at(i64::from(number)),

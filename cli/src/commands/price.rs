@@ -71,9 +71,7 @@ pub(super) fn summary(args: &PriceSummaryArgs, settings: &Settings, printer: &Pr
             false => printer.plain(&table::draw(&words(&header, printer), &rows)),
         }
     }
-    if settings.endpoint().is_some() {
-        warn_if_stale(view, printer);
-    }
+    let stale = warn_if_stale(view, printer);
     let troubles = trouble_names(view);
     if !troubles.is_empty() {
         printer.warn(&texts::price_sources_incomplete(troubles.join(", ")));
@@ -98,9 +96,15 @@ pub(super) fn summary(args: &PriceSummaryArgs, settings: &Settings, printer: &Pr
             "troubles": view.get("troubles"),
             "last_updated": view.get("last_updated"),
             "staleness_seconds": view.get("staleness_seconds"),
+            "stale": view.get("stale"),
+            "stale_bundled": view.get("stale_bundled"),
         }));
     }
-    strictly(args.strict, &troubles)
+    let mut incomplete = troubles;
+    incomplete.extend(stale);
+    incomplete.sort();
+    incomplete.dedup();
+    strictly(args.strict, &incomplete)
 }
 
 /// With `--strict`, sources that could not be read (whole) end a command with exit code 1.
@@ -518,7 +522,21 @@ fn nothing(printer: &Printer) {
     printer.note(&texts::arrow(texts::price_nothing_hint().get(printer.lang())));
 }
 
-fn warn_if_stale(view: View<'_>, printer: &Printer) {
+/// Says which prices are older than their kind may be, by the rule of `price list --fresh`; the sources of them.
+fn warn_if_stale(view: View<'_>, printer: &Printer) -> Vec<String> {
+    if let Some(stale) = view.get("stale").and_then(Value::as_object) {
+        let bundled = view.get("stale_bundled").and_then(Value::as_u64).unwrap_or_default();
+        let count = stale.values().filter_map(Value::as_u64).sum::<u64>() + bundled;
+        let mut whose: Vec<String> = stale.keys().cloned().collect();
+        if bundled > 0 {
+            whose.push(texts::price_of_the_program().get(printer.lang()).to_owned());
+        }
+        if count > 0 {
+            printer.warn(&texts::price_stale_offers(count, whose.join(", ")));
+        }
+        return stale.keys().cloned().collect();
+    }
+    // Another server says only how old its oldest prices are.
     if let Some(seconds) =
         view.integer("staleness_seconds").filter(|seconds| *seconds > STALE_SECONDS)
     {
@@ -528,6 +546,7 @@ fn warn_if_stale(view: View<'_>, printer: &Printer) {
             texts::price_stale(seconds / 60)
         });
     }
+    Vec::new()
 }
 
 fn yes_or_no(flag: Option<bool>, printer: &Printer) -> String {

@@ -3,8 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use runwhere_model::{Currency, OfferKey, ProviderId};
 use runwhere_pricing::ImportOptions;
+use runwhere_providers::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
 use super::dispatch::block_on;
@@ -348,6 +351,19 @@ fn changes(answer: &Value, limit: u32, printer: &Printer) {
     printer.json(&json!({"items": items, "total": total}));
 }
 
+/// Nobody has read a price tomorrow: it would stay fresh for longer than it may.
+fn not_in_the_future(observed: Option<Timestamp>, now: Timestamp) -> Outcome {
+    let day = |at: Timestamp| at.to_zoned_datetime(TimeZone::UTC).date();
+    match observed.map(day).filter(|observed| *observed > day(now)) {
+        Some(observed) => Err(Failure::usage(
+            "observed_in_future",
+            texts::price_observed_future(observed, day(now)),
+        )
+        .hint(texts::price_observed_hint())),
+        None => Ok(()),
+    }
+}
+
 /// Imports a price file into this machine's price folder.
 pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let path = &args.file;
@@ -361,7 +377,7 @@ pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Prin
     let currency = args.currency.as_deref().map(str::parse::<Currency>).transpose();
     let day = args.observed.as_deref().map(|text| {
         let date: jiff::civil::Date = text.parse()?;
-        date.to_zoned_datetime(jiff::tz::TimeZone::UTC).map(|at| at.timestamp())
+        date.to_zoned_datetime(TimeZone::UTC).map(|at| at.timestamp())
     });
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let options = ImportOptions {
@@ -374,6 +390,7 @@ pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Prin
             Failure::usage("observed_invalid", texts::price_import_failed(error))
         })?,
     };
+    not_in_the_future(options.observed_at, SystemClock.now())?;
     let place = Place::new(&settings.home, None, settings.lang)?;
     let answer = LocalPrices::open(&place)?.import(&bytes, &options)?;
     let view = View(&answer);
@@ -488,6 +505,19 @@ pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_that_has_not_come_is_refused_with_the_remedy() {
+        let now: Timestamp = "2026-11-30T23:59:59Z".parse().unwrap();
+        let day = |text: &str| text.parse::<Timestamp>().ok();
+        for good in [None, day("2026-11-30T00:00:00Z"), day("2020-01-01T00:00:00Z")] {
+            assert!(not_in_the_future(good, now).is_ok());
+        }
+        let refused = not_in_the_future(day("2026-12-01T00:00:00Z"), now).unwrap_err();
+        let said = format!("{refused:?}");
+        assert!(said.contains("--observed 2026-12-01") && said.contains("2026-11-30"), "{said}");
+        assert!(said.contains("observed_in_future") && said.contains("leave it out"), "{said}");
+    }
 
     #[test]
     fn ages_are_short() {

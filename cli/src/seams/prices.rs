@@ -231,6 +231,7 @@ impl LocalPrices {
             Failure::usage("import_failed", texts::price_import_failed(error))
                 .hint(texts::price_import_hint())
         })?;
+        let imported = imported.read_by(now);
         let (rows, without_gpu) = (imported.rows, imported.without_gpu);
         let rejected: Vec<Value> = imported
             .rejected

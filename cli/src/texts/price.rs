@@ -49,6 +49,10 @@ texts! {
     price_nothing_hint() "用 runwhere price summary 查看可用型号" "runwhere price summary shows the models";
     /// Old prices.
     price_stale(minutes) "价格数据已有 {minutes} 分钟未更新" "The prices are {minutes} minutes old";
+    /// Prices that a list of fresh ones leaves out.
+    price_stale_offers(count, providers)
+        "{count} 个 Offer 的价格已过期（{providers}），price list --fresh 不列出它们"
+        "{count} offers have prices older than their kind may be ({providers}); price list --fresh leaves them out";
     /// Very old prices.
     price_stale_days(days) "价格数据已有 {days} 天未更新" "The prices are {days} days old";
     /// Cut list.
@@ -125,6 +129,12 @@ texts! {
     price_sources_hint() "用 runwhere price sources 查看原因" "runwhere price sources says why";
     /// Strict lists.
     price_some_unknown(count) "{count} 个 Offer 的价格未知" "{count} offers have no known price";
+    /// Whose the old prices that come with the program are.
+    price_of_the_program() "随程序附带" "bundled";
+    /// A day that has not come yet.
+    price_observed_future(date, today) "--observed {date} 在未来（今天是 {today}，UTC）" "--observed {date} is in the future (today is {today}, UTC)";
+    /// Remedy for [`price_observed_future`].
+    price_observed_hint() "填写读取价格的日期，不晚于今天；不知道就省略" "Give the day on which the prices were read, today at the latest; leave it out where nobody knows";
     /// Bad count.
     price_gpu_num() "--gpu-num 必须是正整数或分数，例如 8 或 1/6" "--gpu-num must be a whole number or a share, such as 8 or 1/6";
     /// Bad hours.

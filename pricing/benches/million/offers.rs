@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runwhere_model::{
-    BillingModel, Currency, GpuCount, GpuModel, HourlyPrice, Marks, Offer, OfferKey, OfferSheet,
-    Price, PriceKind, PriceState, ProviderId, Stock,
+    BillingModel, Currency, GpuCount, GpuModel, HourlyPrice, Offer, OfferKey, OfferSheet, Price,
+    PriceKind, PriceState, ProviderId,
 };
 use runwhere_pricing::{PriceFolder, PriceOptions, PriceService, Refresher};
 use runwhere_providers::{OfferSource, SystemClock};
@@ -25,34 +25,28 @@ pub(crate) fn offer(provider: &ProviderId, n: usize) -> Offer {
     let spot = n.is_multiple_of(3);
     let region = (n / 7) % REGIONS;
     let mantissa = i64::try_from(100 + (n * 7919) % 100_000).unwrap_or(1);
+    let key = OfferKey {
+        provider: provider.clone(),
+        region: Some(format!("region-{region}")),
+        zone: spot.then(|| format!("region-{region}-{}", n % 3)),
+        billing_model: if spot { BillingModel::Spot } else { BillingModel::OnDemand },
+        instance_type: format!("type.{n}"),
+    };
+    let amount = Decimal::new(mantissa, 4);
+    let price = Price {
+        state: PriceState::Known { price: HourlyPrice { amount, currency: Currency::USD } },
+        kind: PriceKind::List,
+        source: "bench".to_owned(),
+        observed_at: None,
+        effective_at: None,
+    };
+    let count = GpuCount::whole(COUNTS[(n / 3) % 4]).expect("a count");
     Offer {
-        key: OfferKey {
-            provider: provider.clone(),
-            region: Some(format!("region-{region}")),
-            zone: spot.then(|| format!("region-{region}-{}", n % 3)),
-            billing_model: if spot { BillingModel::Spot } else { BillingModel::OnDemand },
-            instance_type: format!("type.{n}"),
-        },
         gpu: Some(model.id),
-        gpu_raw: model.name.to_owned(),
-        gpu_count: GpuCount::whole(COUNTS[(n / 3) % 4]).expect("a count"),
         gpu_memory_mib: Some(u64::from(model.memory_gib) * 1024),
         vcpus: Some(8),
         memory_mib: Some(65_536),
-        price: Price {
-            state: PriceState::Known {
-                price: HourlyPrice { amount: Decimal::new(mantissa, 4), currency: Currency::USD },
-            },
-            kind: PriceKind::List,
-            source: "bench".to_owned(),
-            observed_at: None,
-            effective_at: None,
-        },
-        stock: Stock::Unstated,
-        launchable: false,
-        pretended: false,
-        marks: Marks::NONE,
-        details: None,
+        ..Offer::listed(key, model.name.to_owned(), count, price)
     }
 }
 

@@ -20,7 +20,11 @@ use super::richer::{has, validator};
 use crate::catalogue::Audience;
 use crate::quote::{Policy, Query, TaskType};
 use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, Problem, RequestError};
-use crate::service::PriceService;
+use crate::rows::QuoteReply;
+use crate::service::{PriceService, with_quote};
+
+/// Five offers take less.
+const USUAL_REPLY: usize = 8 * 1024;
 
 /// A quote is a handful of fields.
 const MAX_BODY: usize = 64 * 1024;
@@ -116,8 +120,13 @@ async fn quote(
     let long = gpu_model.is_none() || !service.is_kept(&catalogue);
     let answer = move || {
         service.keep_for_quotes(&catalogue);
-        let reply = service.quote_in(&catalogue, gpu_model.as_deref(), query, lang, as_of);
-        let reply = Bytes::from(serde_json::to_vec(&reply).unwrap_or_default());
+        let bytes = |reply: QuoteReply<'_>| {
+            let mut bytes = Vec::with_capacity(USUAL_REPLY);
+            // Writing to memory does not fail.
+            let _ = serde_json::to_writer(&mut bytes, &reply);
+            Bytes::from(bytes)
+        };
+        let reply = with_quote(&catalogue, gpu_model.as_deref(), query, lang, as_of, bytes);
         answers.put(catalogue.state_id(), as_of, question, reply.clone());
         json_bytes(reply)
     };

@@ -130,7 +130,7 @@ async fn offer(
                 crate::ResolveError::Withdrawn { .. } => StatusCode::GONE,
                 crate::ResolveError::Unknown(_) => StatusCode::NOT_FOUND,
             };
-            let message = crate::rows::plain(&error.text(lang));
+            let message = crate::rows::plain(&error.text(lang)).into_owned();
             envelope(status, &message, json!({"field": "offer"}))
         }
     }
@@ -367,7 +367,7 @@ async fn decide(
         Ok(()) => Json(json!({"offer_key": offer_key, "accepted": accept})).into_response(),
         Err(error) => {
             let zh = "没有等待处理的价格";
-            let en = crate::rows::plain(&error.to_string());
+            let en = crate::rows::plain(&error.to_string()).into_owned();
             refuse(StatusCode::NOT_FOUND, lang, zh, &en, json!({"field": "offer_key"}))
         }
     }
@@ -390,7 +390,7 @@ async fn refresh(
             Ok(outcome) => vec![(provider, outcome)],
             Err(error) => {
                 let zh = format!("没有名为 {provider} 的价格来源");
-                let en = crate::rows::plain(&error.to_string());
+                let en = crate::rows::plain(&error.to_string()).into_owned();
                 let detail = json!({"field": "provider"});
                 return refuse(StatusCode::NOT_FOUND, lang, &zh, &en, detail);
             }

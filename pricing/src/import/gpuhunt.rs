@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use runwhere_model::offer::{RejectedRow, Stock};
+use runwhere_model::offer::RejectedRow;
 use runwhere_model::{
     BillingModel, Currency, GpuCount, GpuModel, GpuModelId, Mark, Marks, Offer, OfferDetails,
-    OfferKey, Price, PriceKind, ProviderId,
+    OfferKey, ProviderId,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -91,31 +91,20 @@ fn offer(
         marks = marks.with(Mark::Ephemeral);
     }
     let cpus = decimal(row.get("cpu"), "cpu")?.filter(|cpus: &Decimal| cpus.fract().is_zero());
+    let key = OfferKey {
+        provider: provider.clone(),
+        region: filled(location),
+        zone: None,
+        billing_model: if spot { BillingModel::Spot } else { BillingModel::OnDemand },
+        instance_type: instance_type.to_owned(),
+    };
     Ok(Some(Offer {
-        key: OfferKey {
-            provider: provider.clone(),
-            region: filled(location),
-            zone: None,
-            billing_model: if spot { BillingModel::Spot } else { BillingModel::OnDemand },
-            instance_type: instance_type.to_owned(),
-        },
         gpu,
-        gpu_raw: name.to_owned(),
-        gpu_count,
         gpu_memory_mib: stated,
         vcpus: cpus.and_then(|cpus| cpus.to_u32()),
         memory_mib: mebibytes(row.get("memory"), "memory")?,
-        price: Price {
-            state,
-            kind: PriceKind::List,
-            source: options.source.clone(),
-            observed_at: options.observed_at,
-            effective_at: None,
-        },
-        stock: Stock::Unstated,
-        launchable: false,
-        pretended: false,
         marks,
         details: (details != OfferDetails::default()).then(|| Box::new(details)),
+        ..Offer::listed(key, name.to_owned(), gpu_count, options.price(state, None, None))
     }))
 }

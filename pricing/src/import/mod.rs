@@ -12,7 +12,7 @@ mod table;
 
 use jiff::Timestamp;
 use runwhere_model::offer::RejectedRow;
-use runwhere_model::{Currency, Offer, OfferSheet, ProviderId};
+use runwhere_model::{Currency, Offer, OfferSheet, Price, PriceKind, PriceState, ProviderId};
 
 /// How a file is laid out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,6 +36,24 @@ pub struct ImportOptions {
     pub source: String,
     /// When the prices were read; absent = unknown.
     pub observed_at: Option<Timestamp>,
+}
+
+impl ImportOptions {
+    /// A price of the file; what its row does not say of source and time is the file's.
+    fn price(
+        &self,
+        state: PriceState,
+        source: Option<String>,
+        observed_at: Option<Timestamp>,
+    ) -> Price {
+        Price {
+            state,
+            kind: PriceKind::List,
+            source: source.unwrap_or_else(|| self.source.clone()),
+            observed_at: observed_at.or(self.observed_at),
+            effective_at: None,
+        }
+    }
 }
 
 /// What was read.
@@ -95,6 +113,19 @@ pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportE
 }
 
 impl Imported {
+    /// Turns down rows that say they were read after `now`: such a price would stay fresh for longer than it may.
+    #[must_use]
+    pub fn read_by(mut self, now: Timestamp) -> Self {
+        let later = |offer: &Offer| offer.price.observed_at.is_some_and(|at| at > now);
+        let (late, good): (Vec<Offer>, Vec<Offer>) = self.offers.into_iter().partition(later);
+        self.offers = good;
+        self.rejected.extend(late.into_iter().map(|offer| RejectedRow {
+            row: offer.key.to_string(),
+            reason: "observed_at is in the future".to_owned(),
+        }));
+        self
+    }
+
     /// The sheets of what was read, one for each provider. `read_at` is when the file was imported.
     pub fn into_sheets(self, read_at: Timestamp) -> Vec<(ProviderId, OfferSheet)> {
         let mut sheets: std::collections::BTreeMap<ProviderId, OfferSheet> =

@@ -1,9 +1,7 @@
 //! Our own table, as `price list --csv` writes it and the bundled prices have it.
 
-use runwhere_model::offer::{RejectedRow, Stock};
-use runwhere_model::{
-    GpuCount, GpuModel, Marks, Offer, OfferKey, Price, PriceKind, PriceState, ProviderId,
-};
+use runwhere_model::offer::RejectedRow;
+use runwhere_model::{GpuCount, GpuModel, Offer, OfferKey, PriceState, ProviderId};
 
 use super::skypilot::{filled, mebibytes, price};
 use super::table::{Row, Table};
@@ -63,38 +61,26 @@ fn offer(row: &Row<'_>, options: &ImportOptions) -> Result<Offer, String> {
         }
     };
     let observed = match row.get("observed_at") {
-        "" => options.observed_at,
+        "" => None,
         text => Some(
             crate::snapshot::midnight(text)
                 .or_else(|| text.parse().ok())
                 .ok_or("observed_at is no date")?,
         ),
     };
-    let source = filled(row.get("source")).unwrap_or_else(|| options.source.clone());
+    let source = filled(row.get("source"));
     let count = row.get("gpu_count");
     let gpu_count = count
         .parse::<GpuCount>()
         .ok()
         .or_else(|| runwhere_providers::sources::count(runwhere_model::parse_decimal(count).ok()?));
+    let gpu_count = gpu_count.ok_or_else(|| format!("gpu_count {count:?} is no count"))?;
+    let price = options.price(state, source, observed);
     Ok(Offer {
-        key,
         gpu,
-        gpu_raw: name.to_owned(),
-        gpu_count: gpu_count.ok_or_else(|| format!("gpu_count {count:?} is no count"))?,
         gpu_memory_mib: mebibytes(memory, column)?,
         vcpus: row.get("vcpus").parse().ok(),
         memory_mib: mebibytes(row.get("memory_gib"), "memory_gib")?,
-        price: Price {
-            state,
-            kind: PriceKind::List,
-            source,
-            observed_at: observed,
-            effective_at: None,
-        },
-        stock: Stock::Unstated,
-        launchable: false,
-        pretended: false,
-        marks: Marks::NONE,
-        details: None,
+        ..Offer::listed(key, name.to_owned(), gpu_count, price)
     })
 }

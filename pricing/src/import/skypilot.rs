@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use runwhere_model::offer::{RejectedRow, Stock};
+use runwhere_model::offer::RejectedRow;
 use runwhere_model::{
     BillingModel, Currency, GpuCount, GpuModel, GpuModelId, HourlyPrice, Mark, Marks, Offer,
-    OfferDetails, OfferKey, Price, PriceKind, PriceState, ProviderId, parse_decimal,
+    OfferDetails, OfferKey, PriceState, ProviderId, parse_decimal,
 };
 use runwhere_providers::sources::count;
 use rust_decimal::Decimal;
@@ -65,32 +65,22 @@ impl File<'_> {
         state: PriceState,
     ) -> Offer {
         let empty = cells.details == OfferDetails::default();
+        let key = OfferKey {
+            provider: self.provider.clone(),
+            region: cells.region.clone(),
+            zone: cells.zone.clone(),
+            billing_model,
+            instance_type: cells.instance_type.clone(),
+        };
+        let price = self.options.price(state, None, None);
         Offer {
-            key: OfferKey {
-                provider: self.provider.clone(),
-                region: cells.region.clone(),
-                zone: cells.zone.clone(),
-                billing_model,
-                instance_type: cells.instance_type.clone(),
-            },
             gpu: cells.gpu,
-            gpu_raw: cells.gpu_raw.clone(),
-            gpu_count: cells.gpu_count,
             gpu_memory_mib: cells.gpu_memory_mib,
             vcpus: cells.vcpus,
             memory_mib: cells.memory_mib,
-            price: Price {
-                state,
-                kind: PriceKind::List,
-                source: self.options.source.clone(),
-                observed_at: self.options.observed_at,
-                effective_at: None,
-            },
-            stock: Stock::Unstated,
-            launchable: false,
-            pretended: false,
             marks: cells.marks,
             details: (!empty).then(|| Box::new(cells.details.clone())),
+            ..Offer::listed(key, cells.gpu_raw.clone(), cells.gpu_count, price)
         }
     }
 }

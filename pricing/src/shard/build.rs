@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use runwhere_model::offer::{Gap, RejectedRow};
 use runwhere_model::{
-    Alternative, BillingModel, Currency, GpuModel, Mark, Offer, OfferCode, OfferDetails, OfferKey,
-    PriceKind, PriceState, ProviderId,
+    Alternative, BillingModel, Currency, Mark, Offer, OfferCode, OfferDetails, OfferKey, PriceKind,
+    PriceState, ProviderId,
 };
 use rust_decimal::Decimal;
 use sha2::{Digest, Sha256};
@@ -20,6 +20,7 @@ use super::strings::{Collector, Symbol};
 
 use crate::catalogue::SpotStanding;
 use crate::codes::CodeBook;
+use crate::directory::model_place;
 
 /// Whether a code belongs to another key than the one with these parts, in any present shard.
 pub type Taken<'a> = dyn Fn(OfferCode, &ProviderId, KeyParts<'_>) -> bool + 'a;
@@ -271,22 +272,15 @@ struct Builder {
     rows: Vec<Row>,
     details: Vec<OfferDetails>,
     observed_at: Option<Timestamp>,
-    places: HashMap<&'static str, u16>,
 }
 
 impl Builder {
     fn new(observed_at: Option<Timestamp>, rows: usize) -> Self {
-        let places = GpuModel::all()
-            .iter()
-            .enumerate()
-            .filter_map(|(at, model)| Some((model.id.as_str(), u16::try_from(at).ok()?)))
-            .collect();
         Self {
             strings: Collector::new(),
             rows: Vec::with_capacity(rows),
             details: Vec::new(),
             observed_at,
-            places,
         }
     }
 
@@ -329,10 +323,7 @@ impl Builder {
             source: self.strings.add(&offer.price.source),
             details,
             vcpus: offer.vcpus.unwrap_or(NONE_32),
-            gpu: offer
-                .gpu
-                .and_then(|gpu| self.places.get(gpu.as_str()).copied())
-                .unwrap_or(u16::MAX),
+            gpu: offer.gpu.map_or(u16::MAX, model_place),
             marks: offer.marks.bits(),
             billing: key.billing_model,
             kind: offer.price.kind,
@@ -348,13 +339,10 @@ impl Builder {
     fn finish(mut self, provider: ProviderId) -> Body {
         self.rows.shrink_to_fit();
         let strings = self.strings.finish();
-        let mut regions = HashMap::new();
-        for row in self.rows.iter().filter(|row| row.region != 0) {
-            let name = strings.get(row.region);
-            if !regions.contains_key(name) {
-                regions.insert(Box::from(name), row.region);
-            }
-        }
+        // Rows are in the order of their keys, so those of a region adjoin.
+        let mut regions: Vec<Symbol> = self.rows.iter().map(|row| row.region).collect();
+        regions.dedup();
+        regions.retain(|region| *region != 0);
         Body {
             provider,
             strings,

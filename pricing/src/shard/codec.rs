@@ -5,7 +5,7 @@
 //! details as JSON. Numbers are little-endian. A file of another version is refused and read again
 //! from its source.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -125,7 +125,7 @@ impl Shard {
         let count = from.count(ROW)?;
         let raw = from.take(count * ROW)?;
         let mut rows = Vec::with_capacity(count);
-        let mut regions = HashMap::new();
+        let mut regions = Vec::new();
         let mut last = 0;
         for raw in raw.chunks_exact(ROW) {
             let row = get_row(raw, &header.currencies, &models, strings.len())
@@ -133,7 +133,7 @@ impl Shard {
             if row.region != last {
                 last = row.region;
                 if last != 0 {
-                    regions.entry(Box::from(strings.get(last))).or_insert(last);
+                    regions.push(last);
                 }
             }
             rows.push(row);

@@ -5,13 +5,14 @@
 //! questions go on while a provider is read again.
 
 mod build;
+mod class;
 mod codec;
 mod index;
 mod row;
 mod strings;
 
 pub use build::{Limits, ShardParts, Taken};
+pub(crate) use class::{Bucket, Sizes};
 pub use codec::ShardFileError;
-pub(crate) use index::{Bucket, OfCount, Sizes, span};
 pub use row::{KeyParts, Shard};
 pub(crate) use row::{PriceStateTag, Row};

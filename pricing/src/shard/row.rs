@@ -1,6 +1,6 @@
 //! A row and the shard that holds it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -125,7 +125,8 @@ pub(super) struct Body {
     /// By key.
     pub(super) rows: Vec<Row>,
     pub(super) details: Vec<OfferDetails>,
-    pub(super) regions: HashMap<Box<str>, Symbol>,
+    /// The regions of the rows, each once.
+    pub(super) regions: Vec<Symbol>,
     pub(super) index: Index,
     /// By code.
     pub(super) codes: Vec<(OfferCode, u32)>,
@@ -228,8 +229,9 @@ impl Shard {
         self.body.strings.get(symbol)
     }
 
-    pub(crate) fn region_symbol(&self, region: &str) -> Option<Symbol> {
-        self.body.regions.get(region).copied()
+    /// The regions of the rows, each once.
+    pub(crate) fn regions(&self) -> &[Symbol] {
+        &self.body.regions
     }
 
     pub(crate) fn index(&self) -> &Index {

@@ -49,11 +49,11 @@ fn types(service: &PriceService, query: &Query) -> Vec<String> {
     quote.recommendations.iter().map(key).collect()
 }
 
-fn rows(service: &PriceService, request: &ListRequest) -> Vec<OfferRow> {
+fn rows(service: &PriceService, request: &ListRequest) -> Vec<OfferRow<'static>> {
     service.list(request, Audience::Member, Lang::En).expect("a page").items
 }
 
-fn row(service: &PriceService, key: &str) -> OfferRow {
+fn row(service: &PriceService, key: &str) -> OfferRow<'static> {
     let assessed = service.resolve(key).expect("an offer");
     service.row(&assessed.entry, Lang::En)
 }
@@ -71,7 +71,8 @@ fn pr_001_a_capacity_block_is_not_on_demand() {
     assert_eq!(quote.rejected[&Rejection::Form], 1);
     assert_eq!(rows(&service, &ListRequest::default()).len(), 1);
     let all = ListRequest { all_forms: true, ..ListRequest::default() };
-    let forms: Vec<String> = rows(&service, &all).into_iter().map(|r| r.billing_model).collect();
+    let shown = rows(&service, &all);
+    let forms: Vec<&str> = shown.iter().map(|row| &*row.billing_model).collect();
     assert_eq!(forms, ["capacity_block", "on_demand"]);
     assert_eq!(service.summary(Audience::Public).items[0].offer_count, 1);
 }
@@ -84,7 +85,7 @@ fn pr_002_a_price_of_zero_is_no_price() {
     ]);
     assert_eq!(types(&service, &query("h100-80g", 8)), ["B", "A"]);
     let a = row(&service, "azure/eastus/-/on_demand/A");
-    assert_eq!((a.price, a.price_state.as_str()), (None, "unknown"));
+    assert_eq!((a.price, a.price_state.as_ref()), (None, "unknown"));
     let rejected = service.catalogue().rejected();
     assert!(rejected.iter().any(|(_, RejectedRow { reason, .. })| reason.contains("no_price")));
     let ceiling = Query { max_hourly_price: Some(Decimal::from(100)), ..query("h100-80g", 8) };
@@ -114,7 +115,7 @@ fn pr_005_a_wrong_count_is_corrected_and_both_are_kept() {
         ..OfferDetails::default()
     }));
     let row = row(&with(vec![offer]), "azure/e/-/on_demand/ND96isr_H100_v5");
-    assert_eq!((row.gpu_count.as_str(), row.price_per_gpu.as_deref()), ("8", Some("12.29")));
+    assert_eq!((row.gpu_count.as_ref(), row.price_per_gpu.as_deref()), ("8", Some("12.29")));
     assert!(row.flags.contains(&Flag::CountCorrected));
     assert_eq!(row.details.unwrap().stated_gpu_count.as_deref(), Some("12"));
 }
@@ -183,7 +184,7 @@ fn pr_019_pr_037_parts_add_up_to_the_price_exactly() {
     ];
     offer.details = Some(Box::new(OfferDetails { parts, ..OfferDetails::default() }));
     let row = row(&with(vec![offer]), "gcp/r/-/on_demand/a3-highgpu-8g");
-    let parts = row.details.unwrap().parts;
+    let parts = row.details.unwrap().into_owned().parts;
     assert!(parts.iter().any(|part| part.part == "local_ssd"));
     let sum: Decimal = parts.iter().filter_map(|part| part.amount).sum();
     assert_eq!(Some(sum.to_string()), row.price);
@@ -211,7 +212,7 @@ fn pr_025_pr_026_unknown_and_not_offered_are_not_free_and_not_the_same() {
     assert_eq!(quote.rejected[&Rejection::NotOffered], 1);
     assert_eq!(quote.matching, 2);
     let unknown = row(&service, "aws/us-west-2/-/on_demand/g5.12xlarge");
-    assert_eq!((unknown.price_state.as_str(), unknown.hourly_price), ("unknown", None));
+    assert_eq!((unknown.price_state.as_ref(), unknown.hourly_price), ("unknown", None));
     let nowhere = row(&service, "aws/us-west-1/-/on_demand/g5.12xlarge");
     assert_eq!(nowhere.price_state, "not_offered");
     assert!(nowhere.flags.contains(&Flag::NotOffered));
@@ -238,7 +239,7 @@ fn pr_034_an_unknown_spot_price_is_not_the_on_demand_price() {
         list("aws/r/z/spot/x", "t4", "1", "-"),
     ]);
     let spot = row(&service, "aws/r/z/spot/x");
-    assert_eq!((spot.price, spot.price_state.as_str()), (None, "unknown"));
+    assert_eq!((spot.price, spot.price_state.as_ref()), (None, "unknown"));
 }
 
 #[test]
@@ -287,7 +288,7 @@ fn pr_044_an_unmapped_name_is_kept_found_and_listed() {
     let request =
         ListRequest { gpu_model: Some("rtx 9090 ti".to_owned()), ..ListRequest::default() };
     let found = rows(&service, &request);
-    assert_eq!((found[0].gpu_model.as_str(), found[0].gpu_type), ("RTX 9090 Ti", None));
+    assert_eq!((found[0].gpu_model.as_ref(), found[0].gpu_type), ("RTX 9090 Ti", None));
     assert!(found[0].flags.contains(&Flag::Unmapped));
     let catalogue = service.catalogue();
     let unmapped = catalogue.shard(&provider("runpod")).unwrap().unmapped();
@@ -412,7 +413,8 @@ fn pr_064_a_bare_family_name_means_all_its_members() {
 fn pr_074_an_exchange_rate_shows_its_day_and_decides_nothing_when_it_is_old() {
     let rate = |service: &PriceService| {
         let row = row(service, "a/r/-/on_demand/x");
-        let shown = [row.fx_rate, row.fx_date, row.fx_source].map(|text| text.unwrap_or_default());
+        let source = row.fx_source.map(|source| source.into_owned());
+        let shown = [row.fx_rate, row.fx_date, source].map(|text| text.unwrap_or_default());
         assert_eq!(shown, ["6.7489", "2026-09-24", "CFETS central parity rate"]);
         assert_eq!(row.hourly_price.as_deref(), Some("13.4978"));
         row.flags

@@ -14,7 +14,7 @@ fn bundled() -> PriceService {
     service(young(), true)
 }
 
-fn row(service: &PriceService, key: &str) -> OfferRow {
+fn row(service: &PriceService, key: &str) -> OfferRow<'static> {
     let assessed = service.resolve(key).unwrap_or_else(|error| panic!("{key}: {error:?}"));
     service.row(&assessed.entry, Lang::En)
 }
@@ -200,7 +200,7 @@ fn p41_zones_are_ids_and_local_zones_are_among_them() {
     let zones: Vec<Option<String>> = {
         let request = ListRequest { limit: 10, ..ListRequest::default() };
         let page = service.list(&request, Audience::Member, Lang::En).expect("a page");
-        page.items.into_iter().map(|row| row.zone).collect()
+        page.items.into_iter().map(|row| Some(row.zone?.into_owned())).collect()
     };
     // The on-demand price is the region's, spot prices are the zones', whatever their names look like.
     assert_eq!(zones, [Some("usw2-lax1-az1".to_owned()), Some("usw2-az1".to_owned()), None]);

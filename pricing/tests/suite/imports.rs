@@ -369,3 +369,18 @@ fn other_files_are_refused_with_a_reason() {
     let imported = import(&bytes, &options).unwrap();
     assert_eq!((imported.offers.len(), imported.rejected.len()), (1, 1));
 }
+
+#[test]
+fn a_row_that_was_read_tomorrow_is_turned_down() {
+    let csv = "provider,billing_model,instance_type,gpu_name,gpu_count,currency,price_per_hour,observed_at\n\
+        lambda,on_demand,a,H100,1,USD,2.5,2026-11-30\n\
+        lambda,on_demand,b,H100,1,USD,2.5,2026-12-01\n\
+        lambda,on_demand,c,H100,1,USD,2.5,\n";
+    let imported = read("lambda", csv).read_by("2026-11-30T12:00:00Z".parse().unwrap());
+    let types: Vec<&str> =
+        imported.offers.iter().map(|offer| offer.key.instance_type.as_str()).collect();
+    assert_eq!(types, ["a", "c"]);
+    let [late] = imported.rejected.as_slice() else { panic!("{:?}", imported.rejected) };
+    assert_eq!(late.row, "lambda/-/-/on_demand/b");
+    assert!(late.reason.contains("observed_at") && late.reason.contains("future"), "{late:?}");
+}

@@ -50,7 +50,7 @@ fn the_local_machine_comes_first_and_bundled_prices_name_the_account_they_need()
         assert_eq!(other.tag_code, Tag::Reference);
         let why = other.offer.not_launchable.as_ref().expect("not launchable");
         let provider = other.offer.provider.clone();
-        assert_eq!(why, &NotLaunchable::ConnectAccount { provider: provider.clone() });
+        assert_eq!(why, &NotLaunchable::ConnectAccount { provider: provider.parse().unwrap() });
         assert!(other.reason.contains(&format!("connect an account of {provider}")));
         assert!(other.offer.flags.contains(&Flag::Bundled));
     }
@@ -391,8 +391,9 @@ fn across_models_gives_one_offer_each() {
 #[test]
 fn a_quote_replays_and_differs_where_the_answer_may_differ() {
     let quote = |service: &PriceService, query: &Query| {
-        let reply = runwhere_pricing::QuoteReply::new(&service.quote(query), Lang::Zh);
-        (reply.quote_id.clone(), serde_json::to_string(&reply).unwrap())
+        let quote = service.quote(query);
+        let reply = runwhere_pricing::QuoteReply::new(&quote, Lang::Zh);
+        (quote.id.clone(), serde_json::to_string(&reply).unwrap())
     };
     let query = Query::new(Some(gpu("h100-80g")), 8);
     let (a, b) = (service(young(), true), service(young(), true));
@@ -491,5 +492,42 @@ proptest! {
             paged.extend(next.items);
         }
         prop_assert_eq!(paged, whole.items);
+    }
+}
+
+/// The directory that quotes look into, against a look at every offer.
+#[test]
+fn every_model_count_and_region_finds_what_a_look_at_all_offers_finds() {
+    let service = service(young(), true);
+    let (id, sheet) = local_sheet(young());
+    service.replace_sheet(id, sheet);
+    let catalogue = service.catalogue();
+    let entries = catalogue.entries();
+    let mut asked = std::collections::BTreeSet::new();
+    for entry in &entries {
+        let offer = &entry.offer;
+        let (Some(gpu), Some(count)) = (offer.gpu, offer.gpu_count.as_whole()) else { continue };
+        asked.insert((gpu, count, offer.key.region.clone()));
+        asked.insert((gpu, count, None));
+        asked.insert((gpu, count, Some("nowhere".to_owned())));
+    }
+    for (gpu, count, region) in asked {
+        let query = Query { region, audience: Audience::Member, ..Query::new(Some(gpu), count) };
+        let quote = catalogue.quote(&query, young());
+        let of_model = entries.iter().filter(|entry| entry.offer.gpu == Some(gpu));
+        let (fits, not): (Vec<_>, Vec<_>) = of_model.partition(|entry| {
+            let offer = &entry.offer;
+            offer.gpu_count.as_whole() == Some(count)
+                && offer.key.billing_model.is_standard()
+                && (query.region.is_none() || offer.key.region == query.region)
+        });
+        let rejected: usize = quote.rejected.values().sum();
+        assert_eq!((quote.matching, rejected), (fits.len(), not.len()), "{query:?}");
+        let cheapest = quote.recommendations.first().and_then(|first| first.assessed.amount());
+        let amounts = fits.iter().filter_map(|entry| {
+            let assessed = catalogue.assess(entry, young());
+            Some((assessed.standing(), assessed.stale, assessed.amount()?))
+        });
+        assert_eq!(cheapest, amounts.min().map(|(.., amount)| amount), "{query:?}");
     }
 }

@@ -23,7 +23,15 @@ impl GpuModelId {
 
     /// The model behind it.
     pub fn model(self) -> &'static GpuModel {
-        table::MODELS.iter().find(|m| m.id == self).expect("an id is only made from the table")
+        &table::MODELS[self.place()]
+    }
+
+    /// Its model's place in [`GpuModel::all`].
+    pub fn place(self) -> usize {
+        static PLACES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+            (0..).zip(table::MODELS).map(|(at, model)| (model.id.0, at)).collect()
+        });
+        *PLACES.get(self.0).expect("an id is only made from the table")
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $max:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        // Shared: an id is copied into everything that belongs to what it names.
+        #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The identifier, if its characters and length allow it.
@@ -19,7 +21,7 @@ macro_rules! id {
                 let good = !text.is_empty()
                     && text.len() <= $max
                     && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:+-".contains(&b));
-                if good { Ok(Self(text)) } else { Err(IdError { what: $what }) }
+                if good { Ok(Self(text.into())) } else { Err(IdError { what: $what }) }
             }
 
             /// The identifier as text.
@@ -50,7 +52,13 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
     };

@@ -62,6 +62,27 @@ pub struct Offer {
     pub details: Option<Box<OfferDetails>>,
 }
 
+impl Offer {
+    /// What a list says at least. The rest is not stated, and nothing can launch it.
+    pub fn listed(key: OfferKey, gpu_raw: String, gpu_count: GpuCount, price: Price) -> Self {
+        Self {
+            key,
+            gpu: None,
+            gpu_raw,
+            gpu_count,
+            gpu_memory_mib: None,
+            vcpus: None,
+            memory_mib: None,
+            price,
+            stock: Stock::Unstated,
+            launchable: false,
+            pretended: false,
+            marks: Marks::NONE,
+            details: None,
+        }
+    }
+}
+
 /// A row that could not be mapped; counted and shown, never dropped silently.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct RejectedRow {

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::header::HeaderName;
 use runwhere_model::{ErrorKind, OfferScope, OfferSheet, ProviderId, SourceTerms};
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -15,7 +14,9 @@ use super::sign::{Keys, RpcCall, sign};
 use super::{file, read};
 use crate::http::{Http, InvalidRequest, Policy, Refusal, Request, Session};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{
+    AccessKeys, KeyPart, SettingError, SheetBuilder, SourceContext, base_url, wanted,
+};
 
 const FILES: &str = "https://g.alicdn.com";
 pub(super) const ECS: &str = "2014-05-26";
@@ -26,16 +27,9 @@ pub(super) const BSS: &str = "2017-12-14";
 pub struct Aliyun {
     pub(super) http: Http,
     pub(super) settings: Settings,
-    keys: Option<AccessKey>,
+    keys: Option<AccessKeys>,
     /// All calls go here, where it is set.
     base: Option<String>,
-}
-
-#[derive(Debug)]
-struct AccessKey {
-    id: SecretString,
-    secret: SecretString,
-    token: Option<SecretString>,
 }
 
 impl Aliyun {
@@ -45,38 +39,27 @@ impl Aliyun {
         settings: &Settings,
         context: &SourceContext<'_>,
     ) -> std::result::Result<Self, SettingError> {
-        let find = |setting: &Option<SecretSetting>, field, variable| {
-            SecretSetting::find(setting.as_ref(), field, &[variable], context.env)
-        };
-        let key = find(&settings.access_key_id, "access_key_id", "ALIBABA_CLOUD_ACCESS_KEY_ID")?;
-        let secret = find(
-            &settings.access_key_secret,
-            "access_key_secret",
-            "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+        let (key, secret, token) =
+            (&settings.access_key_id, &settings.access_key_secret, &settings.security_token);
+        let keys = AccessKeys::find(
+            KeyPart::new(key, "access_key_id", "ALIBABA_CLOUD_ACCESS_KEY_ID"),
+            KeyPart::new(secret, "access_key_secret", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
+            Some(KeyPart::new(token, "security_token", "ALIBABA_CLOUD_SECURITY_TOKEN")),
+            context.env,
         )?;
-        let token =
-            find(&settings.security_token, "security_token", "ALIBABA_CLOUD_SECURITY_TOKEN")?;
-        let keys = match (key, secret) {
-            (Some(id), Some(secret)) => Some(AccessKey { id, secret, token }),
-            (None, None) if settings.price_file.is_some() => None,
-            (None, None) => {
-                return Err(SettingError::new(
-                    "access_key_id",
-                    "is missing: set a key, or price_file to read the public price file instead",
-                ));
-            }
-            (None, Some(_)) => return Err(SettingError::new("access_key_id", "is missing")),
-            (Some(_), None) => return Err(SettingError::new("access_key_secret", "is missing")),
-        };
+        if keys.is_none() && settings.price_file.is_none() {
+            return Err(SettingError::new(
+                "access_key_id",
+                "is missing: set a key, or price_file to read the public price file instead",
+            ));
+        }
         if let Some(version) = &settings.price_file
             && !version.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         {
             return Err(SettingError::new("price_file", "is a version such as 2.0.421"));
         }
         let base = settings.endpoint.as_deref().map(|url| base_url(Some(url), "")).transpose()?;
-        let secrets = keys
-            .iter()
-            .flat_map(|keys| [Some(keys.secret.clone()), keys.token.clone()].into_iter().flatten());
+        let secrets = keys.iter().flat_map(AccessKeys::secrets);
         // About 500 calls a minute are allowed for most of the interfaces.
         let policy = Policy { interval: Some(Duration::from_millis(130)), ..Policy::default() };
         Ok(Self {
@@ -130,11 +113,7 @@ impl Aliyun {
         let call = RpcCall { host: &host, action, version, query };
         let signed = sign(
             &call,
-            &Keys {
-                id: keys.id.expose_secret(),
-                secret: keys.secret.expose_secret(),
-                token: keys.token.as_ref().map(ExposeSecret::expose_secret),
-            },
+            &Keys { id: keys.id(), secret: keys.secret(), token: keys.token() },
             &now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             &hex::encode(nonce),
         );
@@ -161,7 +140,7 @@ impl Aliyun {
         let parsed = session.parse(CALL, &body)?;
         let source = format!("Aliyun public price file {version}");
         let mut sheet = SheetBuilder::new(self.id().clone(), source, observed_at);
-        let regions = read::wanted(scope, &self.settings.regions);
+        let regions = wanted(scope, &self.settings.regions);
         file::offers(parsed, self.site().currency(), regions, &mut sheet)
             .map_err(|reason| session.malformed(CALL, reason))?;
         Ok(sheet.finish())

@@ -10,12 +10,7 @@ use super::types::{self, GpuType};
 use super::wire::{PriceAnswer, Regions, Resources, SkuAnswer, SpotHistory, TypePage};
 use crate::http::{Failure, Pages, Session};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SheetBuilder, whole};
-
-/// The regions to read: the scope's, else the settings'.
-pub(super) fn wanted<'a>(scope: &'a OfferScope, settings: &'a [String]) -> &'a [String] {
-    if scope.regions.is_empty() { settings } else { &scope.regions }
-}
+use crate::sources::{RegionsRead, SheetBuilder, wanted, whole};
 
 struct Reading<'a> {
     source: &'a Aliyun,
@@ -29,29 +24,19 @@ pub(super) async fn account(source: &Aliyun, scope: &OfferScope) -> Result<Offer
         SheetBuilder::new(source.id().clone(), "Aliyun ECS and BSS interfaces", source.http.now());
     let session = source.http.session();
     let mut reading = Reading { source, session, types: BTreeMap::new() };
-    let mut regions = wanted(scope, &source.settings.regions).to_vec();
-    if regions.is_empty() {
-        regions = reading.regions().await?;
+    let mut all = wanted(scope, &source.settings.regions).to_vec();
+    if all.is_empty() {
+        all = reading.regions().await?;
     }
     reading.read_types(&mut sheet).await?;
-    let mut failure = None;
-    let mut read_one = false;
-    for region in &regions {
-        match reading.region(region, &mut sheet).await {
-            Ok(facts) => {
-                read_one = true;
-                map::region(region, &reading.types, &facts, &mut sheet);
-            }
-            Err(error) => {
-                sheet.failed(region, &error);
-                failure = Some(error);
-            }
+    let mut regions = RegionsRead::default();
+    for region in &all {
+        let read = reading.region(region, &mut sheet).await;
+        if let Some(facts) = regions.note(region, read, &mut sheet) {
+            map::region(region, &reading.types, &facts, &mut sheet);
         }
     }
-    match failure {
-        Some(error) if !read_one => Err(error),
-        _ => Ok(sheet.finish()),
-    }
+    regions.finish(sheet)
 }
 
 fn ecs_host(region: &str) -> String {

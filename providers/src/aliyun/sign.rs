@@ -1,6 +1,6 @@
 //! The signature ACS3-HMAC-SHA256.
 
-use crate::http::{hmac_sha256_hex, query_text, sha256_hex};
+use crate::http::{CanonicalCall, hmac_sha256_hex, query_text, sha256_hex};
 
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 
@@ -33,10 +33,10 @@ pub(super) fn sign(call: &RpcCall<'_>, keys: &Keys<'_>, date: &str, nonce: &str)
     let mut pairs: Vec<&(String, String)> = call.query.iter().collect();
     pairs.sort();
     let query = query_text(pairs.into_iter().map(|(name, value)| (name, value)));
-    let body_hash = sha256_hex(b"");
+    let body = b"";
     let mut headers = vec![
         ("x-acs-action", call.action.to_owned()),
-        ("x-acs-content-sha256", body_hash.clone()),
+        ("x-acs-content-sha256", sha256_hex(body)),
         ("x-acs-date", date.to_owned()),
         ("x-acs-signature-nonce", nonce.to_owned()),
         ("x-acs-version", call.version.to_owned()),
@@ -44,16 +44,14 @@ pub(super) fn sign(call: &RpcCall<'_>, keys: &Keys<'_>, date: &str, nonce: &str)
     if let Some(token) = keys.token {
         headers.push(("x-acs-security-token", token.to_owned()));
     }
-    headers.sort();
-    let signed: Vec<(&str, &str)> = std::iter::once(("host", call.host))
-        .chain(headers.iter().map(|(name, value)| (*name, value.as_str())))
-        .collect();
-    let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-    let lines: String =
-        signed.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-    let canonical = format!("POST\n/\n{query}\n{lines}\n{names}\n{body_hash}");
-    let string = format!("{ALGORITHM}\n{}", sha256_hex(canonical.as_bytes()));
+    let signed = std::iter::once(("host", call.host))
+        .chain(headers.iter().map(|(name, value)| (*name, value.as_str())));
+    let canonical =
+        CanonicalCall { method: "POST", path: "/", query: &query, headers: signed.collect(), body };
+    let hash = canonical.hash();
+    let string = format!("{ALGORITHM}\n{}", hash.sha256);
     let signature = hmac_sha256_hex(keys.secret.as_bytes(), string.as_bytes());
+    let names = hash.signed_headers;
     headers.push((
         "authorization",
         format!("{ALGORITHM} Credential={},SignedHeaders={names},Signature={signature}", keys.id),

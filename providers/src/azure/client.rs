@@ -13,7 +13,7 @@ use super::map;
 use super::wire::Page;
 use crate::http::{Http, Pages, Policy, Request, encode_component};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{SettingError, SheetBuilder, SourceContext, base_url, wanted};
 
 const PRICES: &str = "https://prices.azure.com";
 /// A page has 1,000 rows at most; all GPU meters of all regions are some tens of pages.
@@ -51,7 +51,7 @@ impl Azure {
     }
 
     fn first_query(&self, scope: &OfferScope) -> String {
-        let wanted = if scope.regions.is_empty() { &self.regions } else { &scope.regions };
+        let wanted = wanted(scope, &self.regions);
         let mut filter = "serviceName eq 'Virtual Machines' and priceType eq 'Consumption' \
                           and contains(armSkuName, 'Standard_N')"
             .to_owned();
@@ -90,7 +90,7 @@ impl OfferSource for Azure {
         let mut pages = Pages::at_most(MOST_PAGES);
         let mut query = self.first_query(scope);
         let mut number = 0;
-        let wanted = if scope.regions.is_empty() { &self.regions } else { &scope.regions };
+        let wanted = wanted(scope, &self.regions);
         let mut seen = BTreeSet::new();
         loop {
             number += 1;

@@ -13,7 +13,7 @@ use super::map::{self, Parts};
 use super::wire::Page;
 use crate::http::{Http, Pages, Refusal, Request, encode_component};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url, wanted};
 
 const API: &str = "https://cloudbilling.googleapis.com";
 /// Compute Engine.
@@ -128,7 +128,7 @@ impl OfferSource for Gcp {
                 None => break,
             }
         }
-        let wanted = if scope.regions.is_empty() { &self.regions } else { &scope.regions };
+        let wanted = wanted(scope, &self.regions);
         map::machines(&parts, self.currency, wanted, &mut sheet);
         if sheet.is_empty() {
             return Err(session.malformed(CALL, "no SKU of a machine with GPUs"));

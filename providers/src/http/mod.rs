@@ -7,6 +7,7 @@
 //! Nothing that costs money goes through a session.
 
 mod cache;
+mod canonical;
 mod client;
 mod digest;
 mod encode;
@@ -20,6 +21,7 @@ mod rows;
 mod session;
 
 pub use cache::{CachedPage, FolderCache, NoCache, PageCache};
+pub use canonical::{CanonicalCall, CanonicalHash};
 pub use client::{Http, HttpClient};
 pub use digest::{hmac_sha256, hmac_sha256_hex, sha256_hex};
 pub use encode::{encode_component, query_text};

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::header::{AUTHORIZATION, HeaderName};
 use runwhere_model::{Currency, ErrorKind, OfferScope, OfferSheet, ProviderId, SourceTerms};
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,7 +16,9 @@ use super::sign::{Call, authorization, query};
 use super::wire::{Flavors, Rating, Ratings};
 use crate::http::{Http, InvalidRequest, Policy, Refusal, Request, Session};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{
+    AccessKeys, KeyPart, RegionsRead, SettingError, SheetBuilder, SourceContext, base_url,
+};
 
 const JSON: &str = "application/json";
 /// Products of one price call.
@@ -29,8 +30,7 @@ pub struct Huawei {
     http: Http,
     base: Option<String>,
     site: Site,
-    access_key: SecretString,
-    secret_key: SecretString,
+    keys: AccessKeys,
     projects: BTreeMap<String, String>,
 }
 
@@ -41,11 +41,12 @@ impl Huawei {
         settings: &Settings,
         context: &SourceContext<'_>,
     ) -> std::result::Result<Self, SettingError> {
-        let need = |setting: &Option<SecretSetting>, field, variable| {
-            SecretSetting::need(setting.as_ref(), field, &[variable], context.env)
-        };
-        let access_key = need(&settings.access_key, "access_key", "HUAWEICLOUD_SDK_AK")?;
-        let secret_key = need(&settings.secret_key, "secret_key", "HUAWEICLOUD_SDK_SK")?;
+        let keys = AccessKeys::need(
+            KeyPart::new(&settings.access_key, "access_key", "HUAWEICLOUD_SDK_AK"),
+            KeyPart::new(&settings.secret_key, "secret_key", "HUAWEICLOUD_SDK_SK"),
+            None,
+            context.env,
+        )?;
         if settings.projects.is_empty() {
             return Err(SettingError::new(
                 "projects",
@@ -64,11 +65,10 @@ impl Huawei {
                 .http(id)
                 .with_policy(Policy::every(Duration::from_millis(200)))
                 .with_refusal(refusal)
-                .with_secrets([secret_key.clone()]),
+                .with_secrets(keys.secrets()),
             base: settings.endpoint.as_deref().map(|url| base_url(Some(url), "")).transpose()?,
             site: settings.site,
-            access_key,
-            secret_key,
+            keys,
             projects: settings.projects.clone(),
         })
     }
@@ -98,8 +98,7 @@ impl Huawei {
             content_type: body.map(|_| JSON),
             body: body.unwrap_or_default().as_bytes(),
         };
-        let authorization =
-            authorization(self.access_key.expose_secret(), self.secret_key.expose_secret(), &call);
+        let authorization = authorization(self.keys.id(), self.keys.secret(), &call);
         request
             .header(AUTHORIZATION, &authorization)?
             .header(HeaderName::from_static("x-sdk-date"), &date)
@@ -236,24 +235,15 @@ impl OfferSource for Huawei {
         let session = self.http.session();
         let mut sheet =
             SheetBuilder::new(self.id().clone(), "Huawei Cloud ECS and BSS", self.http.now());
-        let mut failure = None;
-        let mut read_one = false;
+        let mut regions = RegionsRead::default();
         for (region, project) in &self.projects {
             if !scope.regions.is_empty() && !scope.regions.contains(region) {
                 continue;
             }
-            match self.region(&session, region, project, &mut sheet).await {
-                Ok(()) => read_one = true,
-                Err(error) => {
-                    sheet.failed(region, &error);
-                    failure = Some(error);
-                }
-            }
+            let read = self.region(&session, region, project, &mut sheet).await;
+            regions.note(region, read, &mut sheet);
         }
-        match failure {
-            Some(error) if !read_one => Err(error),
-            _ => Ok(sheet.finish()),
-        }
+        regions.finish(sheet)
     }
 
     fn terms(&self) -> SourceTerms {

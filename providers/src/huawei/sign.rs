@@ -1,6 +1,6 @@
 //! The signature SDK-HMAC-SHA256.
 
-use crate::http::{encode_component, hmac_sha256_hex, query_text, sha256_hex};
+use crate::http::{CanonicalCall, encode_component, hmac_sha256_hex, query_text};
 
 const ALGORITHM: &str = "SDK-HMAC-SHA256";
 
@@ -31,18 +31,13 @@ pub(super) fn authorization(access_key: &str, secret_key: &str, call: &Call<'_>)
     let path = if path.ends_with('/') { path } else { format!("{path}/") };
     let mut headers = vec![("host", call.host), ("x-sdk-date", call.date)];
     headers.extend(call.content_type.map(|value| ("content-type", value)));
-    headers.sort_unstable();
-    let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-    let lines: String =
-        headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-    let canonical = format!(
-        "{}\n{path}\n{}\n{lines}\n{names}\n{}",
-        call.method,
-        query(call.query),
-        sha256_hex(call.body)
-    );
-    let string = format!("{ALGORITHM}\n{}\n{}", call.date, sha256_hex(canonical.as_bytes()));
+    let query = query(call.query);
+    let canonical =
+        CanonicalCall { method: call.method, path: &path, query: &query, headers, body: call.body };
+    let hash = canonical.hash();
+    let string = format!("{ALGORITHM}\n{}\n{}", call.date, hash.sha256);
     let signature = hmac_sha256_hex(secret_key.as_bytes(), string.as_bytes());
+    let names = hash.signed_headers;
     format!("{ALGORITHM} Access={access_key}, SignedHeaders={names}, Signature={signature}")
 }
 

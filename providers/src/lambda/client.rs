@@ -12,7 +12,7 @@ use super::map;
 use super::wire::Types;
 use crate::http::{Http, Policy, Refusal, Request};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url, wanted};
 
 const API: &str = "https://cloud.lambda.ai/api/v1";
 
@@ -89,7 +89,7 @@ impl OfferSource for Lambda {
         let types: Types = session
             .json("instance types", |_| Request::get(&url)?.bearer(self.key.expose_secret()))
             .await?;
-        let regions = if scope.regions.is_empty() { &self.regions } else { &scope.regions };
+        let regions = wanted(scope, &self.regions);
         let mut sheet = SheetBuilder::new(self.id().clone(), "Lambda Cloud API", observed_at);
         for (name, row) in types.data {
             if let Some(entry) = sheet.read(row) {

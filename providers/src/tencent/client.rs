@@ -5,7 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderName};
 use runwhere_model::{ErrorKind, OfferScope, OfferSheet, ProviderId, SourceTerms};
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -16,7 +15,9 @@ use super::sign::{CONTENT_TYPE, authorization};
 use super::wire::{Configs, Envelope, Quotas, Regions};
 use crate::http::{Http, Policy, Refusal, Request, Session};
 use crate::provider::{OfferSource, Result};
-use crate::sources::{SecretSetting, SettingError, SheetBuilder, SourceContext, base_url};
+use crate::sources::{
+    AccessKeys, KeyPart, RegionsRead, SettingError, SheetBuilder, SourceContext, base_url, wanted,
+};
 
 const VERSION: &str = "2017-03-12";
 /// `DescribeRegions` is answered by any region.
@@ -28,9 +29,7 @@ pub struct Tencent {
     http: Http,
     base: String,
     site: Site,
-    secret_id: SecretString,
-    secret_key: SecretString,
-    token: Option<SecretString>,
+    keys: AccessKeys,
     regions: Vec<String>,
 }
 
@@ -41,30 +40,22 @@ impl Tencent {
         settings: &Settings,
         context: &SourceContext<'_>,
     ) -> std::result::Result<Self, SettingError> {
-        let need = |setting: &Option<SecretSetting>, field, variable| {
-            SecretSetting::need(setting.as_ref(), field, &[variable], context.env)
-        };
-        let secret_id = need(&settings.secret_id, "secret_id", "TENCENTCLOUD_SECRET_ID")?;
-        let secret_key = need(&settings.secret_key, "secret_key", "TENCENTCLOUD_SECRET_KEY")?;
-        let token = SecretSetting::find(
-            settings.token.as_ref(),
-            "token",
-            &["TENCENTCLOUD_TOKEN"],
+        let keys = AccessKeys::need(
+            KeyPart::new(&settings.secret_id, "secret_id", "TENCENTCLOUD_SECRET_ID"),
+            KeyPart::new(&settings.secret_key, "secret_key", "TENCENTCLOUD_SECRET_KEY"),
+            Some(KeyPart::new(&settings.token, "token", "TENCENTCLOUD_TOKEN")),
             context.env,
         )?;
-        let secrets = [Some(secret_key.clone()), token.clone()].into_iter().flatten();
         Ok(Self {
             // 20 calls a second are allowed, fewer for the price calls.
             http: context
                 .http(id)
                 .with_policy(Policy::every(Duration::from_millis(200)))
                 .with_refusal(refusal)
-                .with_secrets(secrets),
+                .with_secrets(keys.secrets()),
             base: base_url(settings.endpoint.as_deref(), settings.site.api())?,
             site: settings.site,
-            secret_id,
-            secret_key,
-            token,
+            keys,
             regions: settings.regions.clone(),
         })
     }
@@ -81,8 +72,8 @@ impl Tencent {
             .json(action, |now| {
                 let request = Request::post(&self.base, CONTENT_TYPE, body.clone())?;
                 let authorization = authorization(
-                    self.secret_id.expose_secret(),
-                    self.secret_key.expose_secret(),
+                    self.keys.id(),
+                    self.keys.secret(),
                     "cvm",
                     &request.host(),
                     body.as_bytes(),
@@ -97,10 +88,8 @@ impl Tencent {
                 ] {
                     request = request.header(HeaderName::from_static(name), value)?;
                 }
-                match &self.token {
-                    Some(token) => {
-                        request.header(HeaderName::from_static("x-tc-token"), token.expose_secret())
-                    }
+                match self.keys.token() {
+                    Some(token) => request.header(HeaderName::from_static("x-tc-token"), token),
                     None => Ok(request),
                 }
             })
@@ -201,26 +190,16 @@ impl OfferSource for Tencent {
         let session = self.http.session();
         let mut sheet =
             SheetBuilder::new(self.id().clone(), "Tencent Cloud CVM interface", self.http.now());
-        let mut regions =
-            if scope.regions.is_empty() { self.regions.clone() } else { scope.regions.clone() };
-        if regions.is_empty() {
-            regions = self.all_regions(&session).await?;
+        let mut all = wanted(scope, &self.regions).to_vec();
+        if all.is_empty() {
+            all = self.all_regions(&session).await?;
         }
-        let mut failure = None;
-        let mut read_one = false;
-        for region in &regions {
-            match self.region(&session, region, &mut sheet).await {
-                Ok(()) => read_one = true,
-                Err(error) => {
-                    sheet.failed(region, &error);
-                    failure = Some(error);
-                }
-            }
+        let mut regions = RegionsRead::default();
+        for region in &all {
+            let read = self.region(&session, region, &mut sheet).await;
+            regions.note(region, read, &mut sheet);
         }
-        match failure {
-            Some(error) if !read_one => Err(error),
-            _ => Ok(sheet.finish()),
-        }
+        regions.finish(sheet)
     }
 
     fn terms(&self) -> SourceTerms {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::http::{hmac_sha256, hmac_sha256_hex, sha256_hex};
+use crate::http::{CanonicalCall, hmac_sha256, hmac_sha256_hex};
 
 const ALGORITHM: &str = "TC3-HMAC-SHA256";
 /// The content type that is signed, and so must be sent.
@@ -17,21 +17,24 @@ pub(super) fn authorization(
     body: &[u8],
     now: Timestamp,
 ) -> String {
-    let signed = "content-type;host";
-    let canonical = format!(
-        "POST\n/\n\ncontent-type:{CONTENT_TYPE}\nhost:{host}\n\n{signed}\n{}",
-        sha256_hex(body)
-    );
+    let canonical = CanonicalCall {
+        method: "POST",
+        path: "/",
+        query: "",
+        headers: vec![("content-type", CONTENT_TYPE), ("host", host)],
+        body,
+    };
+    let hash = canonical.hash();
     let date = now.strftime("%Y-%m-%d").to_string();
     let scope = format!("{date}/{service}/tc3_request");
-    let string =
-        format!("{ALGORITHM}\n{}\n{scope}\n{}", now.as_second(), sha256_hex(canonical.as_bytes()));
+    let string = format!("{ALGORITHM}\n{}\n{scope}\n{}", now.as_second(), hash.sha256);
     let by_date = hmac_sha256(format!("TC3{secret_key}").as_bytes(), date.as_bytes());
     let by_service = hmac_sha256(&by_date, service.as_bytes());
     let key = hmac_sha256(&by_service, b"tc3_request");
     let signature = hmac_sha256_hex(&key, string.as_bytes());
+    let names = hash.signed_headers;
     format!(
-        "{ALGORITHM} Credential={secret_id}/{scope}, SignedHeaders={signed}, Signature={signature}"
+        "{ALGORITHM} Credential={secret_id}/{scope}, SignedHeaders={names}, Signature={signature}"
     )
 }
 

@@ -168,6 +168,7 @@ impl Counter {
                     idempotency_key: Some(key.clone()),
                     sync: None,
                     max_price: None,
+                    decided: None,
                     request_sha256: key.clone(),
                 };
                 let answer = self.jobs.submit(&caller, request).await;

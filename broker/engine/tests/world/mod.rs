@@ -129,6 +129,7 @@ fn job() -> Job {
             checkpoint: None,
             from_step: None,
             max_price: None,
+            decided: None,
         },
         trials: vec![trial],
         created_at: Timestamp::from_second(1_767_225_600).unwrap(),

@@ -55,7 +55,7 @@ pub(crate) fn kind_of_word(word: &str) -> Option<JobKind> {
 /// The price per hour: of the lease, or what is to be rented.
 pub(crate) fn price(report: &JobReport) -> HourlyPrice {
     let lease = report.view.trials.first().and_then(|(_, lease)| lease.as_ref());
-    lease.map_or(report.view.job.spec.ceiling, |lease| lease.price.price)
+    lease.map_or(report.view.job.spec.price_at_submit(), |lease| lease.price.price)
 }
 
 /// An amount with the places of the wire, from the exact one.

@@ -1,13 +1,20 @@
 //! The price a user agreed to is held against the present one before each launch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_engine::{EndReason, TrialState};
+use runwhere_engine::{EndReason, LeaseState, TrialState};
+use runwhere_model::{HourlyPrice, PriceState, TrialId};
 use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
 
-use super::site::Site;
-use crate::driver::Others;
+use super::site::{PROJECT, Site, project};
+use crate::accounts::Caller;
+use crate::api::runwhere::{JobService as _, SubmitRequest};
+use crate::driver::{Core, Others};
+use crate::jobs::Jobs;
+use crate::ports::Prices as _;
+use crate::store::{Row, Store as _, sample};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -45,4 +52,78 @@ async fn pr_007_after_queueing_the_price_is_looked_at_again() {
     site.until(30 * MINUTE, || async { site.unit(&waiting).await.0.state.is_terminal() }).await;
     assert_eq!(site.unit(&waiting).await.0.end_reason, Some(EndReason::PriceChanged));
     assert!(site.live().is_empty());
+}
+
+/// A submit as a route makes it.
+async fn submit(site: &Site, core: &Arc<Core>, name: &str, most: Option<HourlyPrice>) -> TrialId {
+    let rows = vec![Row::Workspace(sample::workspace()), Row::Project(sample::project(PROJECT))];
+    site.put(rows).await;
+    let yaml = format!(
+        "job:\n  name: {name}\nresources:\n  gpuType: A100-80G\n  gpuNum: 1\nenvironment:\n  command: [\"true\"]\n"
+    );
+    let request = SubmitRequest {
+        yaml,
+        offer_key: Some(site.keys[1].to_string()),
+        offer_code: None,
+        overage_confirmed: true,
+        idempotency_key: None,
+        sync: None,
+        max_price: most,
+        request_sha256: String::new(),
+    };
+    let caller = Caller {
+        workspace: sample::workspace_id(),
+        project: project(),
+        principal: "ann".parse().unwrap(),
+        key: "key-1".parse().unwrap(),
+        permissions: Vec::new(),
+    };
+    let jobs = Jobs::new(core.clone(), true);
+    let submitted = jobs.submit(&caller, request).await.unwrap();
+    submitted.report.view.trials[0].0.id.clone()
+}
+
+#[tokio::test]
+async fn a_limit_of_the_users_own_is_the_ceiling_and_without_one_the_price_seen() {
+    let site = Site::new(SimProfile::token()).await;
+    let key = site.keys[1].clone();
+    site.cloud.set_stock(&key, 0);
+    let seen = site.prices.offer(&key).unwrap().price.state.known().unwrap();
+    let risen = HourlyPrice { amount: seen.amount + Decimal::ONE, ..seen };
+    let least = Decimal::new(1, 12);
+    let (core, _) = site.server();
+    let none = submit(&site, &core, "none-given", None).await;
+    let exact = submit(&site, &core, "to-the-digit", Some(risen)).await;
+    let short = HourlyPrice { amount: risen.amount - least, ..risen };
+    let short = submit(&site, &core, "a-digit-short", Some(short)).await;
+    core.recover().await.unwrap();
+    tokio::spawn(core.clone().run());
+    site.clock.advance(5 * MINUTE).await;
+    for trial in [&none, &exact, &short] {
+        assert!(!site.unit(trial).await.0.state.is_terminal(), "they wait for their turn");
+    }
+
+    // The price rises while they wait.
+    site.cloud.set_price(&key, Some(risen));
+    for offer in site.prices.offers.lock().unwrap().iter_mut().filter(|offer| offer.key == key) {
+        offer.price.state = PriceState::Known { price: risen };
+    }
+    site.cloud.set_stock(&key, 1000);
+    for refused in [&none, &short] {
+        site.until(30 * MINUTE, || async { site.unit(refused).await.0.state.is_terminal() }).await;
+        let (trial, _) = site.unit(refused).await;
+        assert_eq!(trial.end_reason, Some(EndReason::PriceChanged));
+    }
+    let launched = || async {
+        site.unit(&exact).await.1.is_some_and(|lease| lease.state == LeaseState::Booting)
+    };
+    site.until(30 * MINUTE, launched).await;
+    let (_, lease) = site.unit(&exact).await;
+    let lease = lease.expect("launched");
+    assert_eq!((lease.ceiling, lease.price.price), (risen, risen), "billed at the present price");
+    assert_eq!(site.live().len(), 1, "the others launched nothing");
+
+    // What it cost when it was submitted is kept beside the limit.
+    let (job, ..) = site.store.unit(&exact).await.unwrap().unwrap();
+    assert_eq!((job.spec.price_at_submit(), job.spec.max_price), (seen, Some(risen)));
 }

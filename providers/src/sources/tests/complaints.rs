@@ -6,7 +6,7 @@ use std::sync::Arc;
 use runwhere_model::{OfferSheet, PriceKind, PriceState};
 use serde_json::{Value, json};
 
-use super::values::{keys, offer, rejected, told};
+use super::told::{keys, offer, rejected, told};
 use crate::testing::clouds::{Asked, Cloud, Reply, cloud};
 
 /// A cloud whose answers are changed on their way.

@@ -1,0 +1,202 @@
+//! Where a question finds its offers: the classes of all shards by model, count and region.
+//!
+//! A model's part is made when somebody first asks about the model, and lives as long as the state of the
+//! prices. So a question about one region reads a few adjoining lines, however many providers and offers
+//! there are, and a state that is swapped in costs nothing for models that nobody asks about.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use runwhere_model::{GpuModel, GpuModelId};
+
+use crate::shard::{Bucket, Shard};
+
+/// The number of a place without a region, or whose region is not among those of the shard.
+const NOWHERE: u32 = 0;
+
+/// The place of a model in rows.
+pub(crate) fn model_place(gpu: GpuModelId) -> u16 {
+    u16::try_from(gpu.place()).unwrap_or(u16::MAX)
+}
+
+/// The classes of all shards.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    regions: OnceLock<Regions>,
+    /// List prices, then account prices; each by model, unknown ones at the end.
+    models: Box<[OnceLock<OfModel>]>,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        let parts = 2 * (GpuModel::all().len() + 1);
+        Self { regions: OnceLock::new(), models: (0..parts).map(|_| OnceLock::new()).collect() }
+    }
+}
+
+impl Directory {
+    /// What all shards have of a model, or of all unknown ones (`u16::MAX`).
+    pub(crate) fn of_model(&self, shards: &[Arc<Shard>], account: bool, gpu: u16) -> &OfModel {
+        let models = GpuModel::all().len();
+        let place = usize::from(gpu).min(models) + usize::from(account) * (models + 1);
+        self.models[place].get_or_init(|| OfModel::new(shards, self.regions(shards), account, gpu))
+    }
+
+    /// The number of a region; `None` where no shard has it.
+    pub(crate) fn region(&self, shards: &[Arc<Shard>], name: &str) -> Option<u32> {
+        self.regions(shards).numbers.get(name).copied()
+    }
+
+    fn regions(&self, shards: &[Arc<Shard>]) -> &Regions {
+        self.regions.get_or_init(|| Regions::new(shards))
+    }
+}
+
+/// One number for each region's name, whichever shards have it.
+#[derive(Debug)]
+struct Regions {
+    numbers: HashMap<Box<str>, u32>,
+    /// The numbers of each shard's symbols, by symbol.
+    of_shard: Vec<Vec<(u32, u32)>>,
+}
+
+impl Regions {
+    fn new(shards: &[Arc<Shard>]) -> Self {
+        let mut numbers = HashMap::new();
+        let mut of_shard = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let mut own: Vec<(u32, u32)> = Vec::new();
+            for symbol in shard.regions() {
+                let next = u32::try_from(numbers.len() + 1).unwrap_or(NOWHERE);
+                let number = *numbers.entry(Box::from(shard.text(*symbol))).or_insert(next);
+                own.push((*symbol, number));
+            }
+            own.sort_unstable();
+            of_shard.push(own);
+        }
+        Self { numbers, of_shard }
+    }
+
+    fn number(&self, shard: usize, symbol: u32) -> u32 {
+        let own = &self.of_shard[shard];
+        let at = own.binary_search_by_key(&symbol, |(symbol, _)| *symbol);
+        at.map_or(NOWHERE, |at| own[at].1)
+    }
+}
+
+/// A class and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) bucket: Bucket,
+    /// The shard's place among all.
+    pub(crate) shard: usize,
+}
+
+/// The classes of one model: by form, count, region, shard, and the order of the shard.
+#[derive(Debug)]
+pub(crate) struct OfModel {
+    placed: Vec<Placed>,
+    counts: Vec<Count>,
+}
+
+/// Adjoining classes of one form and count of GPUs.
+#[derive(Debug)]
+struct Count {
+    form: bool,
+    /// Whole GPUs; 0 = a share of one.
+    gpus: u32,
+    rows: usize,
+    /// Where each region's classes begin, by its number, and where the last ones end.
+    starts: Vec<u32>,
+}
+
+impl OfModel {
+    fn new(shards: &[Arc<Shard>], regions: &Regions, account: bool, gpu: u16) -> Self {
+        let mut found = Vec::new();
+        for (number, shard) in shards.iter().enumerate() {
+            for bucket in shard.buckets(account, gpu) {
+                let region = regions.number(number, bucket.class.region);
+                found.push((region, Placed { bucket, shard: number }));
+            }
+        }
+        let key = |(region, placed): &(u32, Placed)| {
+            (placed.bucket.class.form, placed.bucket.class.count, *region)
+        };
+        // Stable: shards, and the order within each, stay as they are.
+        found.sort_by_key(key);
+        let mut counts: Vec<Count> = Vec::new();
+        for (at, (region, placed)) in found.iter().enumerate() {
+            let class = &placed.bucket.class;
+            let (form, gpus) = (class.form, class.count);
+            if counts.last().is_none_or(|count| (count.form, count.gpus) != (form, gpus)) {
+                counts.push(Count { form, gpus, rows: 0, starts: Vec::new() });
+            }
+            let Some(count) = counts.last_mut() else { continue };
+            count.rows += placed.bucket.len();
+            let at = u32::try_from(at).unwrap_or(u32::MAX);
+            // Regions without a class begin where the next one does.
+            while count.starts.len() <= *region as usize {
+                count.starts.push(at);
+            }
+        }
+        let ends: Vec<u32> = counts.iter().skip(1).map(|count| count.starts[0]).collect();
+        let last = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        for (count, end) in counts.iter_mut().zip(ends.into_iter().chain([last])) {
+            count.starts.push(end);
+        }
+        Self { placed: found.into_iter().map(|(_, placed)| placed).collect(), counts }
+    }
+
+    /// All classes.
+    pub(crate) fn all(&self) -> &[Placed] {
+        &self.placed
+    }
+
+    /// The classes of a whole count, and how many rows all others hold.
+    pub(crate) fn of_count(&self, count: u32) -> OfCount<'_> {
+        let mut found =
+            OfCount { of: self, count: None, rows: 0, fractions: 0, other_counts: 0, forms: 0 };
+        for one in &self.counts {
+            match one {
+                Count { form: true, rows, .. } => found.forms += rows,
+                Count { gpus: 0, rows, .. } => found.fractions += rows,
+                Count { gpus, rows, .. } if *gpus == count => {
+                    (found.count, found.rows) = (Some(one), *rows);
+                }
+                Count { rows, .. } => found.other_counts += rows,
+            }
+        }
+        found
+    }
+}
+
+/// A model's classes of one whole count, and how many rows all others hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfCount<'a> {
+    of: &'a OfModel,
+    count: Option<&'a Count>,
+    /// Rows of the count.
+    pub(crate) rows: usize,
+    pub(crate) fractions: usize,
+    pub(crate) other_counts: usize,
+    pub(crate) forms: usize,
+}
+
+impl<'a> OfCount<'a> {
+    /// The classes.
+    pub(crate) fn all(&self) -> &'a [Placed] {
+        self.between(0, usize::MAX)
+    }
+
+    /// The classes of a region.
+    pub(crate) fn of_region(&self, region: u32) -> &'a [Placed] {
+        self.between(region as usize, region as usize + 1)
+    }
+
+    fn between(&self, from: usize, to: usize) -> &'a [Placed] {
+        let starts = self.count.map_or(&[][..], |count| &count.starts);
+        let Some(last) = starts.len().checked_sub(1) else { return &[] };
+        let (from, to) = (starts[from.min(last)], starts[to.min(last)]);
+        &self.of.placed[from as usize..to as usize]
+    }
+}
