@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_engine::{EndReason, LeaseState, TrialState};
-use runwhere_model::{HourlyPrice, PriceState, TrialId};
+use runwhere_engine::{Budget, EndReason, TrialState};
+use runwhere_model::{Currency, HourlyPrice, PriceState, TrialId};
 use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
 
@@ -56,8 +56,6 @@ async fn pr_007_after_queueing_the_price_is_looked_at_again() {
 
 /// A submit as a route makes it.
 async fn submit(site: &Site, core: &Arc<Core>, name: &str, most: Option<HourlyPrice>) -> TrialId {
-    let rows = vec![Row::Workspace(sample::workspace()), Row::Project(sample::project(PROJECT))];
-    site.put(rows).await;
     let yaml = format!(
         "job:\n  name: {name}\nresources:\n  gpuType: A100-80G\n  gpuNum: 1\nenvironment:\n  command: [\"true\"]\n"
     );
@@ -92,6 +90,9 @@ async fn a_limit_of_the_users_own_is_the_ceiling_and_without_one_the_price_seen(
     let risen = HourlyPrice { amount: seen.amount + Decimal::ONE, ..seen };
     let least = Decimal::new(1, 12);
     let (core, _) = site.server();
+    let budget = Budget::unlimited(sample::workspace_id(), project(), Currency::USD);
+    let (workspace, of_it) = (sample::workspace(), sample::project(PROJECT));
+    site.put(vec![Row::Workspace(workspace), Row::Project(of_it), Row::Budget(budget)]).await;
     let none = submit(&site, &core, "none-given", None).await;
     let exact = submit(&site, &core, "to-the-digit", Some(risen)).await;
     let short = HourlyPrice { amount: risen.amount - least, ..risen };
@@ -109,19 +110,17 @@ async fn a_limit_of_the_users_own_is_the_ceiling_and_without_one_the_price_seen(
         offer.price.state = PriceState::Known { price: risen };
     }
     site.cloud.set_stock(&key, 1000);
-    for refused in [&none, &short] {
-        site.until(30 * MINUTE, || async { site.unit(refused).await.0.state.is_terminal() }).await;
-        let (trial, _) = site.unit(refused).await;
-        assert_eq!(trial.end_reason, Some(EndReason::PriceChanged));
-    }
-    let launched = || async {
-        site.unit(&exact).await.1.is_some_and(|lease| lease.state == LeaseState::Booting)
-    };
+    let launched = || async { site.unit(&exact).await.1.is_some_and(|lease| lease.node.is_some()) };
     site.until(30 * MINUTE, launched).await;
     let (_, lease) = site.unit(&exact).await;
     let lease = lease.expect("launched");
     assert_eq!((lease.ceiling, lease.price.price), (risen, risen), "billed at the present price");
-    assert_eq!(site.live().len(), 1, "the others launched nothing");
+    for refused in [&none, &short] {
+        site.until(30 * MINUTE, || async { site.unit(refused).await.0.state.is_terminal() }).await;
+        let (trial, lease) = site.unit(refused).await;
+        assert_eq!(trial.end_reason, Some(EndReason::PriceChanged));
+        assert!(lease.is_none() && trial.cleanup_confirmed, "nothing was launched");
+    }
 
     // What it cost when it was submitted is kept beside the limit.
     let (job, ..) = site.store.unit(&exact).await.unwrap().unwrap();
