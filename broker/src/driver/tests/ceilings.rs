@@ -97,7 +97,7 @@ async fn a_limit_of_the_users_own_is_the_ceiling_and_without_one_the_price_seen(
     let exact = submit(&site, &core, "to-the-digit", Some(risen)).await;
     let short = HourlyPrice { amount: risen.amount - least, ..risen };
     let short = submit(&site, &core, "a-digit-short", Some(short)).await;
-    core.recover().await.unwrap();
+    core.recover(Others::Ended).await.unwrap();
     tokio::spawn(core.clone().run());
     site.clock.advance(5 * MINUTE).await;
     for trial in [&none, &exact, &short] {
