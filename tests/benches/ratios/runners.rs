@@ -188,7 +188,7 @@ fn artifact(site: &Site, within: &Path, report: &mut Report) {
 fn collected(site: &Site, source: &Path) -> Sample {
     // Bytes of its own in front, or the server would have it already.
     let command = format!(
-        "mkdir outputs && {{ date +%s%N; cat '{}'; }} >outputs/large.bin && sync outputs/large.bin",
+        "mkdir -p outputs && {{ date +%s%N; cat '{}'; }} >outputs/large.bin && sync outputs/large.bin",
         source.display()
     );
     let job = site.job(1, &command);
