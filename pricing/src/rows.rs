@@ -379,10 +379,7 @@ impl<'a> OfferRow<'a> {
     }
 }
 
-fn own<T: ToOwned + ?Sized>(value: Cow<'_, T>) -> Cow<'static, T>
-where
-    T: 'static,
-{
+fn own<T: ToOwned + ?Sized + 'static>(value: Cow<'_, T>) -> Cow<'static, T> {
     Cow::Owned(value.into_owned())
 }
 
