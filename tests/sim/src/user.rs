@@ -168,7 +168,6 @@ impl Counter {
                     idempotency_key: Some(key.clone()),
                     sync: None,
                     max_price: None,
-                    decided: None,
                     request_sha256: key.clone(),
                 };
                 let answer = self.jobs.submit(&caller, request).await;
@@ -230,6 +229,7 @@ impl Counter {
                 checkpoint: None,
                 from_step: None,
                 max_price: None,
+                decided: None,
             },
             trials: (0..planned.trials).map(trial_id).collect(),
             trial_specs: Vec::new(),
