@@ -59,7 +59,7 @@ pub(super) enum Goal {
 
 #[derive(Debug)]
 enum Input {
-    Identity(Sink),
+    Identity(Box<Sink>),
     Gzip { decoder: Box<MultiGzDecoder<Sink>>, fed: bool },
 }
 
@@ -84,7 +84,7 @@ impl BlobWriter {
             promise,
         };
         let input = match encoding {
-            Encoding::Identity => Input::Identity(sink),
+            Encoding::Identity => Input::Identity(Box::new(sink)),
             Encoding::Gzip => {
                 Input::Gzip { decoder: Box::new(MultiGzDecoder::new(sink)), fed: false }
             }
@@ -138,10 +138,10 @@ impl Input {
 }
 
 impl State {
-    fn finish(self: Box<Self>) -> Result<Digest, BlobError> {
-        let State { input, goal } = *self;
+    fn finish(self) -> Result<Digest, BlobError> {
+        let State { input, goal } = self;
         let mut sink = match input {
-            Input::Identity(sink) => sink,
+            Input::Identity(sink) => *sink,
             Input::Gzip { mut decoder, fed } => {
                 if !fed {
                     return Err(BlobError::Gzip);

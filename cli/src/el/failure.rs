@@ -7,7 +7,8 @@ use crate::texts::{Lang, Text};
 #[derive(Debug)]
 pub(super) struct ElFailure {
     pub(super) code: String,
-    pub(super) message: Text,
+    /// Boxed: every call of the program returns one of these, or not.
+    pub(super) message: Box<Text>,
     pub(super) hint: Option<[&'static str; 2]>,
     pub(super) status: Option<u16>,
     pub(super) exit: u8,
@@ -21,7 +22,7 @@ impl ElFailure {
     pub(super) fn local(code: &str, message: Text) -> Self {
         Self {
             code: code.to_owned(),
-            message,
+            message: Box::new(message),
             hint: None,
             status: None,
             exit: 1,

@@ -224,7 +224,8 @@ fn a_large_output_is_sent_as_it_is_hashed_and_otherwise_with_care() {
     let script = "head -c 20000000 /dev/urandom >large; cp large \"$COPY\"";
     // Faults of the calls for it, and how many calls there are: sent and read back; lost and
     // refused for a while; refused for good, asked for, sent by its digest and read back.
-    let plans: [(fn(usize) -> Fault, usize); 3] = [
+    type Plan = (fn(usize) -> Fault, usize);
+    let plans: [Plan; 3] = [
         (|_| Fault::None, 2),
         (
             |number| match number {

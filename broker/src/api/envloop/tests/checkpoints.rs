@@ -41,7 +41,8 @@ async fn each_way_to_be_no_checkpoint_is_told_and_leaves_an_artifact() {
     };
     let whole = weights(&pair(), 32);
     let long = [u64::MAX.to_le_bytes().as_slice(), b"{}"].concat();
-    let cases: Vec<(&str, Option<Vec<u8>>, Option<Vec<u8>>)> = vec![
+    type Case = (&'static str, Option<Vec<u8>>, Option<Vec<u8>>);
+    let cases: Vec<Case> = vec![
         ("file_missing", Some(good.clone()), None),
         ("file_missing", None, Some(whole.clone())),
         ("config_unreadable", Some(b"{".to_vec()), Some(whole.clone())),
