@@ -74,7 +74,8 @@ impl Trial<'_> {
         if ran && !earlier.collected {
             failpoint!("agent.collect.before");
             self.event(EventKind::Collecting).await;
-            let originals = originals.unwrap_or_else(|| workfolder::originals(self.assignment));
+            let known = originals.unwrap_or_else(|| workfolder::originals(self.assignment));
+            let originals = Arc::new(known);
             let collector = Collector {
                 link: &self.context.link,
                 journal: &self.context.journal,

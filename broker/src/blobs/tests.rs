@@ -175,3 +175,22 @@ async fn many_at_once_are_one_file_and_a_restart_removes_unfinished_ones() {
     Blobs::open(folder.path().join("blobs")).unwrap();
     assert_eq!(files_below(folder.path()), 1);
 }
+
+#[tokio::test]
+async fn room_is_promised_once() {
+    let (folder, blobs, project) = folder();
+    let disk = rustix::fs::statvfs(folder.path()).unwrap();
+    // Two of these have no room together.
+    let most = disk.f_bavail * disk.f_frsize / 10 * 7;
+    let begin = |name: &[u8]| blobs.begin(&project, Digest::of(name), most, Encoding::Identity);
+    let first = begin(b"one").await.unwrap();
+    assert!(matches!(begin(b"two").await, Err(BlobError::Full)));
+    // Nothing of it was written, and all of it is given back.
+    drop(first);
+    begin(b"two").await.unwrap();
+    // What is written is on the disk, and no promise any more.
+    let data = vec![7; 100_000];
+    let size = data.len() as u64;
+    put(&blobs, &project, Digest::of(&data), size, Encoding::Gzip, &gzip(&data)).await.unwrap();
+    begin(b"three").await.unwrap();
+}

@@ -430,6 +430,22 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_read_from_files_only() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("config.toml");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // A pipe without a writer would be waited for.
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+            let error = ServerConfig::read(path).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+        let long = folder.path().join("long.toml");
+        std::fs::write(&long, vec![b'#'; MOST_SETTINGS as usize + 1]).unwrap();
+        assert!(ServerConfig::read(&long).is_err());
+    }
+
+    #[test]
     fn root_gives_its_rights_away_only_when_told_to() {
         let users =
             |text: &str, root| read(text).unwrap().local.own_users(Path::new(""), root).unwrap();

@@ -151,6 +151,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_mode_of_what_a_link_names_is_not_changed() {
+        let outside = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o750)).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), place.path().join("link")).unwrap();
+        let at = enter(CWD, place.path()).unwrap();
+        assert!(allow(&at, "link").is_err());
+        assert_eq!(mode(outside.path()), 0o750);
+        fs::create_dir(place.path().join("own")).unwrap();
+        fs::set_permissions(place.path().join("own"), fs::Permissions::from_mode(0o000)).unwrap();
+        allow(&at, "own").unwrap();
+        assert_eq!(mode(&place.path().join("own")), 0o700);
+    }
+
+    #[test]
     fn depth_width_locks_and_links_do_not_matter() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("kept"), "").unwrap();

@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use runwhere_agent::{AgentExit, AgentOptions, clear_containers, end_user, exec_shim, run};
+use runwhere_agent::{
+    AgentExit, AgentOptions, clear_containers, close_inherited, end_user, exec_shim, run,
+};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -50,6 +52,8 @@ fn clear(node_dir: &std::path::Path) -> ExitCode {
 }
 
 fn agent(node_dir: &std::path::Path) -> ExitCode {
+    // It outlives whoever started it, and what that one had open need not.
+    close_inherited(None);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(

@@ -14,7 +14,7 @@ use runwhere_failpoint::failpoint;
 use tokio::sync::watch;
 
 use super::stream::{Sent, chunks, hash, hashed};
-use super::walk::{Candidate, Found, MAX_SKIPPED, find, open_beneath};
+use super::walk::{Candidate, Found, MAX_SKIPPED, Walk, open_beneath};
 use crate::files::safe_folder;
 use crate::journal::Journal;
 use crate::link::{Link, LinkError, Target, transfer_timeout};
@@ -42,7 +42,7 @@ pub(crate) struct Collector<'a> {
     /// Only files of this user are taken: another one's, which it may have no right to read, can
     /// have got there as a second name.
     pub(crate) owner: Option<u32>,
-    pub(crate) originals: &'a Originals,
+    pub(crate) originals: &'a Arc<Originals>,
     /// Outputs that an earlier agent process has brought home.
     pub(crate) earlier: &'a [(String, u64)],
 }
@@ -51,16 +51,7 @@ impl Collector<'_> {
     /// Collects within the bounds of the assignment and writes all of it into the journal. Time in
     /// which the broker cannot be reached does not count.
     pub(crate) async fn run(&self) {
-        let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
-        let limit = self.assignment.collect.max_seconds.max(1);
-        let until = Instant::now() + Duration::from_secs(limit);
-        let look = move || find(&work, checkpoint.as_deref(), until);
-        let found = tokio::task::spawn_blocking(look).await;
-        let mut found = found.unwrap_or_default();
-        if let Some(task) = &self.assignment.runner {
-            found.keep(&task.outputs);
-        }
-        let Found { files, mut skipped, too_many, .. } = found;
+        let Found { files, mut skipped, cut } = self.look().await;
         // A runner declares what it brings: a file among it that stays behind is a failure, while
         // links and pipes are no outputs.
         let declared = self.assignment.runner.is_some();
@@ -73,7 +64,7 @@ impl Collector<'_> {
             .iter()
             .find(|skipped| declared && unusable(&skipped.reason))
             .map(|skipped| skipped.reason.clone())
-            .or_else(|| too_many.then(|| "too_many_files".to_owned()));
+            .or_else(|| cut.map(str::to_owned));
         let mut note = |path: &str, reason: &str| {
             if skipped.len() < MAX_SKIPPED {
                 let (path, reason) = (path.to_owned(), reason.to_owned());
@@ -87,7 +78,7 @@ impl Collector<'_> {
         }
         let used = AtomicU64::new(bytes);
         let (over, _) = watch::channel(false);
-        let budget = Duration::from_secs(self.assignment.collect.max_seconds.max(1));
+        let budget = self.budget();
         let clock = async {
             spend(self.link, budget).await;
             over.send_replace(true);
@@ -154,6 +145,23 @@ impl Collector<'_> {
                 .append(EventKind::Collected { files: count, bytes, skipped, failed })
                 .await;
         }
+    }
+
+    /// What lies in the work folder.
+    async fn look(&self) -> Found {
+        let (work, checkpoint) = (self.work.to_owned(), self.checkpoint());
+        let wanted = self.assignment.runner.as_ref().map(|task| task.outputs.clone());
+        let originals = Arc::clone(self.originals);
+        let until = Instant::now() + self.budget();
+        let look = move || {
+            let (checkpoint, wanted) = (checkpoint.as_deref(), wanted.as_deref());
+            Walk { work: &work, checkpoint, wanted, originals: &originals, until }.find()
+        };
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+
+    fn budget(&self) -> Duration {
+        Duration::from_secs(self.assignment.collect.max_seconds.max(1))
     }
 
     fn checkpoint(&self) -> Option<PathBuf> {

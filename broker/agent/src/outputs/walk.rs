@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use crate::glob;
 use crate::protocol::SkippedFile;
+use crate::workfolder::Originals;
 
 /// How many left files are named.
 pub(super) const MAX_SKIPPED: usize = 1000;
@@ -18,10 +19,10 @@ pub(super) const MAX_SKIPPED: usize = 1000;
 const MAX_DEPTH: usize = 512;
 /// Bytes of a path below the work folder, at most, so that it also fits below another one.
 const MAX_PATH: usize = 3072;
-/// Files that are collected, at most, and the bytes of all their paths: what a program leaves must fit the memory of those
-/// that keep account of it. What is beyond stays behind, and that is a failure of the collection.
-const MAX_FILES: usize = 100_000;
-const MAX_NAMES: usize = 24 << 20;
+/// New files that are collected, at most, and the bytes of their paths: what a program leaves must
+/// fit the memory of those that keep account of it. What is beyond stays behind, and that is a
+/// failure of the collection. The checkpoint is counted apart, so that nothing else crowds it out.
+const BOUNDS: Bounds = Bounds { files: 100_000, names: 24 << 20 };
 /// Folders that only hold what the interpreter makes again.
 const IGNORED: [&str; 1] = ["__pycache__"];
 
@@ -32,52 +33,45 @@ pub(super) struct Candidate {
     pub(super) checkpoint: bool,
 }
 
+/// What has been found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) files: Vec<Candidate>,
-    /// Bytes of their names.
-    names: usize,
-    /// There are more than can be kept account of, or than there was time to look at.
-    pub(super) too_many: bool,
+    /// Why not everything was looked at or kept, where that is so.
+    pub(super) cut: Option<&'static str>,
     pub(super) skipped: Vec<SkippedFile>,
 }
 
-impl Found {
-    fn skip(&mut self, path: &Path, reason: &str) {
-        if self.skipped.len() < MAX_SKIPPED {
-            let path = path.to_string_lossy().into_owned();
-            self.skipped.push(SkippedFile { path, reason: reason.to_owned() });
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    files: usize,
+    names: usize,
+}
+
+impl Bounds {
+    /// Whether a name still fits, which is then counted.
+    fn take(&mut self, name: &str) -> bool {
+        match (self.files.checked_sub(1), self.names.checked_sub(name.len())) {
+            (Some(files), Some(names)) => {
+                *self = Self { files, names };
+                true
+            }
+            _ => false,
         }
     }
+}
 
-    fn take(&mut self, name: &str, checkpoint: bool) {
-        if self.files.len() >= MAX_FILES || self.names + name.len() > MAX_NAMES {
-            self.too_many = true;
-            return self.skip(Path::new(name), "too_many_files");
-        }
-        self.names += name.len();
-        self.files.push(Candidate { name: name.to_owned(), checkpoint });
-    }
-
-    /// Keeps what declared patterns name. Names that not every client can store are left behind.
-    pub(super) fn keep(&mut self, patterns: &[String]) {
-        let wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
-        self.skipped.retain(|skipped| wanted(&skipped.path));
-        let mut unsafe_names = Vec::new();
-        self.files.retain(|file| {
-            if !wanted(&file.name) {
-                return false;
-            }
-            let good = glob::is_portable(&file.name);
-            if !good && unsafe_names.len() < MAX_SKIPPED {
-                let (path, reason) = (file.name.clone(), "unsafe_name".to_owned());
-                unsafe_names.push(SkippedFile { path, reason });
-            }
-            good
-        });
-        self.skipped.extend(unsafe_names);
-        self.skipped.truncate(MAX_SKIPPED);
-    }
+/// One look at a work folder.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    pub(super) work: &'a Path,
+    pub(super) checkpoint: Option<&'a Path>,
+    /// Patterns of what a runner declares; everything without. What they do not name is not counted.
+    pub(super) wanted: Option<&'a [String]>,
+    /// What lay there before. These files are known already, and are not counted either.
+    pub(super) originals: &'a Originals,
+    /// It ends then.
+    pub(super) until: Instant,
 }
 
 // No part of the path may be a link: user code could have put one there at any time.
@@ -93,83 +87,145 @@ pub(super) fn open_beneath(work: &Path, path: &Path, owner: Option<u32>) -> io::
     if data.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-pub(super) fn find(work: &Path, checkpoint: Option<&Path>, until: Instant) -> Found {
-    let mut found = Found::default();
-    let mut folders = vec![(PathBuf::new(), 0)];
-    // A list, no recursion: how deep folders lie is the program's choice.
-    while let Some((folder, depth)) = folders.pop() {
-        if found.too_many || folders.len() > MAX_FILES || Instant::now() > until {
-            found.too_many = true;
-            found.skip(&folder, "too_many_files");
-            break;
-        }
-        for below in look(work, &folder, checkpoint, &mut found) {
-            if depth < MAX_DEPTH {
-                folders.push((below, depth + 1));
-            } else {
-                found.skip(&below, "too_deep");
-            }
-        }
+impl Walk<'_> {
+    /// Looks at everything, or at as much as the bounds allow: then only on for the checkpoint.
+    pub(super) fn find(&self) -> Found {
+        self.find_within(BOUNDS)
     }
-    found.files.sort_by(|a, b| (!a.checkpoint, &a.name).cmp(&(!b.checkpoint, &b.name)));
-    found
-}
 
-/// Notes what lies in one folder and returns the folders in it.
-fn look(work: &Path, below: &Path, checkpoint: Option<&Path>, found: &mut Found) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    let Ok(entries) = fs::read_dir(work.join(below)) else {
-        found.skip(below, "unreadable");
-        return folders;
-    };
-    for entry in entries {
-        let Ok(entry) = entry else {
-            found.skip(below, "unreadable");
-            continue;
-        };
-        let path = below.join(entry.file_name());
-        let Ok(kind) = entry.file_type() else {
-            found.skip(&path, "unreadable");
-            continue;
-        };
-        if kind.is_dir() && IGNORED.iter().any(|name| entry.file_name() == *name) {
-            continue;
-        }
-        if path.as_os_str().len() > MAX_PATH {
-            found.skip(&path, "path_too_long");
-        } else if kind.is_dir() {
-            folders.push(path);
-        } else if kind.is_file() {
-            match path.to_str() {
-                Some(name) => {
-                    let checkpoint = checkpoint.is_some_and(|folder| path.starts_with(folder));
-                    found.take(name, checkpoint);
-                }
-                None => found.skip(&path, "name_not_utf8"),
+    fn find_within(&self, bounds: Bounds) -> Found {
+        let mut found = Found::default();
+        let (mut plain, mut checkpoint) = (bounds, bounds);
+        let mut folders = vec![(PathBuf::new(), 0)];
+        // A list, no recursion: how deep folders lie is the program's choice.
+        while let Some((folder, depth)) = folders.pop() {
+            if Instant::now() > self.until {
+                found.cut = Some("over_max_seconds");
+                self.skip(&mut found, &folder, "over_max_seconds");
+                break;
             }
-        } else {
-            let reason = if kind.is_symlink() {
-                "symlink"
-            } else if kind.is_socket() {
-                "socket"
-            } else if kind.is_fifo() {
-                "fifo"
-            } else {
-                "device"
-            };
-            found.skip(&path, reason);
+            if found.cut.is_some() && !self.leads_to_checkpoint(&folder) {
+                continue;
+            }
+            for below in self.look(&folder, [&mut plain, &mut checkpoint], &mut found) {
+                if depth >= MAX_DEPTH {
+                    self.skip(&mut found, &below, "too_deep");
+                } else if folders.len() < bounds.files || self.leads_to_checkpoint(&below) {
+                    folders.push((below, depth + 1));
+                } else {
+                    found.cut = Some("too_many_files");
+                    self.skip(&mut found, &below, "too_many_files");
+                }
+            }
+        }
+        found.files.sort_by(|a, b| (!a.checkpoint, &a.name).cmp(&(!b.checkpoint, &b.name)));
+        found
+    }
+
+    fn leads_to_checkpoint(&self, folder: &Path) -> bool {
+        self.checkpoint.is_some_and(|checkpoint| {
+            checkpoint.starts_with(folder) || folder.starts_with(checkpoint)
+        })
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.is_none_or(|patterns| patterns.iter().any(|one| glob::matches(one, name)))
+    }
+
+    fn skip(&self, found: &mut Found, path: &Path, reason: &str) {
+        let path = path.to_string_lossy();
+        if found.skipped.len() < MAX_SKIPPED && self.is_wanted(&path) {
+            let path = path.into_owned();
+            found.skipped.push(SkippedFile { path, reason: reason.to_owned() });
         }
     }
-    folders
+
+    /// Notes what lies in one folder and returns the folders in it.
+    fn look(
+        &self,
+        below: &Path,
+        [plain, checkpoint]: [&mut Bounds; 2],
+        found: &mut Found,
+    ) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        let Ok(entries) = fs::read_dir(self.work.join(below)) else {
+            self.skip(found, below, "unreadable");
+            return folders;
+        };
+        for entry in entries {
+            let Ok(entry) = entry else {
+                self.skip(found, below, "unreadable");
+                continue;
+            };
+            let path = below.join(entry.file_name());
+            let Ok(kind) = entry.file_type() else {
+                self.skip(found, &path, "unreadable");
+                continue;
+            };
+            if kind.is_dir() && IGNORED.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            if path.as_os_str().len() > MAX_PATH {
+                self.skip(found, &path, "path_too_long");
+            } else if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                let Some(name) = path.to_str() else {
+                    self.skip(found, &path, "name_not_utf8");
+                    continue;
+                };
+                if !self.is_wanted(name) {
+                    continue;
+                }
+                // Names that not every client can store are left behind where they are declared.
+                if self.wanted.is_some() && !glob::is_portable(name) {
+                    self.skip(found, &path, "unsafe_name");
+                    continue;
+                }
+                let is_checkpoint = self.checkpoint.is_some_and(|one| path.starts_with(one));
+                let bounds = if is_checkpoint { &mut *checkpoint } else { &mut *plain };
+                if self.originals.contains_key(name) || bounds.take(name) {
+                    found
+                        .files
+                        .push(Candidate { name: name.to_owned(), checkpoint: is_checkpoint });
+                } else {
+                    found.cut = Some("too_many_files");
+                    self.skip(found, &path, "too_many_files");
+                }
+            } else {
+                let reason = if kind.is_symlink() {
+                    "symlink"
+                } else if kind.is_socket() {
+                    "socket"
+                } else if kind.is_fifo() {
+                    "fifo"
+                } else {
+                    "device"
+                };
+                self.skip(found, &path, reason);
+            }
+        }
+        folders
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-
     use std::time::Duration;
 
     use super::*;
+    use crate::protocol::Digest;
+    use crate::workfolder::{Original, Stamp};
+
+    fn look<'a>(work: &'a Path, originals: &'a Originals) -> Walk<'a> {
+        let until = Instant::now() + Duration::from_secs(600);
+        Walk { work, checkpoint: None, wanted: None, originals, until }
+    }
+
+    fn names(found: &Found) -> Vec<&str> {
+        found.files.iter().map(|file| file.name.as_str()).collect()
+    }
 
     /// Makes a folder in each of the last one, and a file in each of some of them.
     fn nest(work: &Path, name: &str, depth: usize, with_file: &[usize]) {
@@ -194,11 +250,8 @@ mod tests {
         fs::write(work.path().join("top"), "").unwrap();
         let path = work.path().to_owned();
         let walk = std::thread::Builder::new().stack_size(96 << 10);
-        let found = walk
-            .spawn(move || find(&path, None, Instant::now() + Duration::from_secs(600)))
-            .unwrap()
-            .join()
-            .unwrap();
+        let found =
+            walk.spawn(move || look(&path, &Originals::new()).find()).unwrap().join().unwrap();
         let below = |name: &str, depth| format!("{}f", format!("{name}/").repeat(depth));
         let mut expected: Vec<String> = [1, MAX_DEPTH].map(|depth| below("d", depth)).into();
         expected.extend(["top".to_owned(), below(&long, 11)]);
@@ -219,6 +272,60 @@ mod tests {
             fs::remove_dir_all(&top).unwrap();
             fs::rename(&rest, &top).unwrap();
         }
+    }
+
+    #[test]
+    fn what_is_beyond_the_bounds_is_cut_and_the_checkpoint_never_by_others() {
+        let work = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let path = work.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        for n in 0..8 {
+            write(&format!("data/{n}/f"));
+        }
+        for path in ["run/ckpt/a", "run/ckpt/deep/b", "run/other"] {
+            write(path);
+        }
+        let none = Originals::new();
+        let bounds = |files, names| Bounds { files, names };
+        let checkpoint = Some(Path::new("run/ckpt"));
+        let walk = Walk { checkpoint, ..look(work.path(), &none) };
+
+        let whole = walk.find_within(bounds(9, 1000));
+        assert_eq!((whole.files.len(), whole.cut, whole.skipped.len()), (11, None, 0));
+        assert_eq!(names(&whole)[..2], ["run/ckpt/a", "run/ckpt/deep/b"]);
+        for bounds in [bounds(3, 1000), bounds(1000, 32)] {
+            let found = walk.find_within(bounds);
+            assert_eq!(found.cut, Some("too_many_files"));
+            assert_eq!(names(&found)[..2], ["run/ckpt/a", "run/ckpt/deep/b"]);
+            let plain = found.files.iter().filter(|file| !file.checkpoint).count();
+            assert!((1..=5).contains(&plain), "{plain}");
+            assert!(found.skipped.iter().any(|file| file.reason == "too_many_files"));
+        }
+        // The checkpoint has bounds of its own.
+        let found = walk.find_within(bounds(1, 1000));
+        assert_eq!(found.files.iter().filter(|file| file.checkpoint).count(), 1);
+
+        // What lay there before is known already; what a runner does not declare is nobody's.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stamp = Stamp::of(&file.as_file().metadata().unwrap());
+        let digest = Digest::finish(sha2::Sha256::default());
+        let original = Original { sha256: digest, size: 1, stamp: Some(stamp) };
+        let known: Originals = (0..8).map(|n| (format!("data/{n}/f"), original)).collect();
+        let found = Walk { originals: &known, ..walk }.find_within(bounds(9, 40));
+        assert_eq!((found.files.len(), found.cut), (11, None));
+        // A pattern that names a folder names all below it: 35 bytes, and none of the other 64.
+        let declared = ["run/*".to_owned()];
+        let walk = Walk { wanted: Some(&declared), ..look(work.path(), &none) };
+        let found = walk.find_within(bounds(12, 35));
+        let expected = ["run/ckpt/a", "run/ckpt/deep/b", "run/other"];
+        assert_eq!((names(&found), found.cut), (expected.into(), None));
+
+        let late =
+            Walk { until: Instant::now() - Duration::from_secs(1), ..look(work.path(), &none) };
+        assert_eq!(late.find().cut, Some("over_max_seconds"));
     }
 
     #[test]
