@@ -4,12 +4,15 @@
     reason = "the help table documents every command and option, in two languages"
 )]
 
+mod listing;
+
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use runwhere_model::BillingModel;
+
+pub use listing::{GetArgs, GetJobsArgs, GetUsageArgs, GetWhat};
 
 use crate::settings::GlobalArgs;
 
@@ -149,59 +152,6 @@ pub struct OutputsArgs {
     pub download: Option<PathBuf>,
     #[arg(long, requires = "download")]
     pub force: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct GetArgs {
-    #[command(subcommand)]
-    pub what: GetWhat,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum GetWhat {
-    Jobs(GetJobsArgs),
-    Usage(GetUsageArgs),
-}
-
-#[derive(Debug, Args)]
-pub struct GetJobsArgs {
-    #[arg(long, value_name = "STATUS", ignore_case = true, value_parser = states())]
-    pub status: Option<String>,
-    #[arg(long, value_name = "KIND", ignore_case = true, value_parser = kinds())]
-    pub kind: Option<String>,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all")]
-    pub limit: Option<u32>,
-    #[arg(long)]
-    pub all: bool,
-    #[arg(long)]
-    pub wide: bool,
-}
-
-/// The words of the API, and those that it takes for them.
-fn states() -> PossibleValuesParser {
-    PossibleValuesParser::new([
-        PossibleValue::new("pending").aliases(["queued", "provisioning", "preparing"]),
-        PossibleValue::new("running"),
-        PossibleValue::new("succeeded").alias("completed"),
-        PossibleValue::new("failed"),
-        PossibleValue::new("stopped").alias("cancelled"),
-    ])
-}
-
-fn kinds() -> PossibleValuesParser {
-    PossibleValuesParser::new([
-        PossibleValue::new("Training").aliases(["compute", "batch"]),
-        PossibleValue::new("Inference"),
-        PossibleValue::new("Notebook"),
-    ])
-}
-
-#[derive(Debug, Args)]
-pub struct GetUsageArgs {
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    pub from: Option<String>,
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    pub to: Option<String>,
 }
 
 #[derive(Debug, Args)]

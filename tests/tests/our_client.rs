@@ -132,7 +132,16 @@ fn exit_codes_and_errors() {
     assert!(error.to_string().contains("任务不存在或无权访问"), "{error}");
     assert_eq!(json.stdout, "");
 
+    // What the server would refuse anyway is not asked.
+    client.run(&["get", "jobs", "--status", "bogus"]).expect_code(2);
+    client.run(&["get", "usage", "--from", "2026-12-01", "--to", "2026-11-01"]).expect_code(2);
+    let elsewhere = client.run(&["--endpoint", &server.url(), "token", "list"]).expect_code(2);
+    assert!(elsewhere.stderr.contains("--data-dir"), "{elsewhere}");
+    server.api().get("/api/v1/jobs?limit=1&cursor=job-00000000").expect(422);
+
     let stranger = OurClient::new(project.folder());
+    let resumed = stranger.run(&["resume", "nothing"]).expect_code(3);
+    assert!(resumed.stderr.contains("runwhere serve"), "{resumed}");
     let refused = stranger.run(&["get", "jobs"]).expect_code(3);
     assert!(refused.stderr.contains("runwhere login --endpoint"), "{refused}");
     let mut nowhere = OurClient::new(project.folder());
@@ -193,7 +202,7 @@ fn a_run_beside_another_run_says_what_to_do() {
 
 #[test]
 fn a_program_gets_no_descriptor_of_whoever_started_the_server() {
-    let program = "ls -l /proc/self/fd >\"$CONTROL/open\"; (cat <&9) >\"$CONTROL/read\" 2>/dev/null; umask >\"$CONTROL/umask\"; true";
+    let program = "ls -l /proc/self/fd >\"$CONTROL/open\"; (cat <&9) >\"$CONTROL/read\" 2>/dev/null; umask >\"$CONTROL/umask\"; readlink /proc/self/ns/ipc >\"$CONTROL/ipc\"; true";
     let project = Project::new("closed", program);
     let home = tempfile::tempdir().expect("a folder");
     let secret = home.path().join("secret");
@@ -216,6 +225,10 @@ fn a_program_gets_no_descriptor_of_whoever_started_the_server() {
     assert_eq!(control.read("read").unwrap_or_default(), "");
     if rustix::process::geteuid().is_root() {
         assert_eq!(control.read("umask").expect("a mask").trim(), "0077");
+        // Its queues and shared memory end with it.
+        let ours = fs::read_link("/proc/self/ns/ipc").expect("a namespace");
+        let own = control.read("ipc").expect("a namespace");
+        assert_ne!(own.trim(), ours.to_string_lossy());
     }
 }
 
@@ -285,12 +298,17 @@ fn outputs_are_listed_and_downloaded() {
     let unknown = client.run(&["outputs", "leaves", "none.bin"]).expect_code(2);
     assert!(unknown.stderr.contains("none.bin"), "{unknown}");
 
+    // A list goes on behind a job that was deleted meanwhile.
+    let id = server.api().job("leaves")["job_id"].as_str().expect("an id").to_owned();
+
     // Its money is marked as nobody's, here and in the ledger.
     let usage = client.ok(&["--json", "get", "usage"]).json();
     assert_eq!(usage["cost"], serde_json::json!([]), "{usage}");
     assert_eq!(usage["pretended_cost"][0]["currency"], "CNY", "{usage}");
     let segments = server.api().get("/api/v1/billing/segments").expect(200);
     assert_eq!(segments["data"][0]["pretended"], true, "{segments}");
+    client.ok(&["delete", "job", "leaves"]);
+    server.api().get(&format!("/api/v1/jobs?limit=1&cursor={id}")).expect(200);
 }
 
 /// `run` with an embedded server: what it started must be gone when it has ended.
