@@ -197,7 +197,12 @@ async fn misbehave(State(shared): State<Arc<Shared>>, request: Request, next: Ne
     let fault = (shared.faults.lock().unwrap())(&call, number);
     match fault {
         Fault::None => next.run(request).await,
-        Fault::Status(status) => StatusCode::from_u16(status).unwrap().into_response(),
+        Fault::Status(status) => {
+            // As the real one: a connection that is closed while its client still sends is reset,
+            // and the reset can overtake the answer.
+            let _ = axum::body::to_bytes(request.into_body(), usize::MAX).await;
+            StatusCode::from_u16(status).unwrap().into_response()
+        }
         Fault::LoseReply => {
             next.run(request).await;
             // Ends the connection's task and with it the connection, without a message.
