@@ -34,6 +34,9 @@ pub struct Meter {
     /// The provider's bill has settled it: what is charged is what it says.
     #[serde(default)]
     pub settled: bool,
+    /// What that bill states beyond the time at the agreed price; below zero for a discount.
+    #[serde(default)]
+    pub beyond_price: Option<Money>,
 }
 
 impl Meter {
@@ -131,7 +134,12 @@ impl Meter {
 
     /// Exact cost as of an instant.
     pub fn cost(&self, lease: &Lease, now: Timestamp) -> Result<Money, MoneyError> {
-        cost_total(lease.price.price, self.billed_micros(&lease.capabilities.metering, now))
+        let micros = self.billed_micros(&lease.capabilities.metering, now);
+        let cost = cost_total(lease.price.price, micros)?;
+        match self.beyond_price {
+            Some(more) if self.settled => cost.checked_add(more),
+            Some(_) | None => Ok(cost),
+        }
     }
 
     /// Whether the provider's own word on the start would still be taken.

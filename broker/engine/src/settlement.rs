@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runwhere_model::{
-    HourlyPrice, Money, MoneyError, NodeId, Period, UsageRecord, UsageRecords, cost_between,
-    cost_total,
+    Currency, HourlyPrice, Money, MoneyError, NodeId, Period, UsageRecord, UsageRecords,
+    cost_between, cost_total,
 };
 use rust_decimal::Decimal;
 use serde_json::json;
@@ -161,11 +161,21 @@ impl Settlement {
         let (taken, kept): (Vec<&UsageSegment>, Vec<_>) =
             booked.iter().copied().partition(|one| one.estimated);
         self.segments.extend(taken.iter().map(|one| reversal(one)));
+        let kept_amount = kept.iter().fold(Decimal::ZERO, |sum, one| sum + one.amount.amount);
         let kept: i64 = kept.iter().map(|one| one.billed_micros()).sum();
         let kept = u64::try_from(kept).unwrap_or(0);
-        let new = self.entries(node, price, kept, lines)?;
-        self.segments.extend(new);
+        let mut new = self.entries(node, price, kept, lines)?;
+        let amounts = new.iter().fold(kept_amount, |sum, one| sum + one.amount.amount);
+        let by_price = Money::new(amounts, price.currency);
+        let is = stated(lines, price.currency)?.unwrap_or(by_price);
         let total = lines.iter().fold(0u64, |sum, line| sum.saturating_add(line.billed_micros));
+        if let (Some(line), false) = (lines.last(), is == by_price) {
+            // A price that we never heard of, or a discount.
+            let span = last_instant(line);
+            let entry = self.entry(node, price, line, new.len(), span, (total, total))?;
+            new.push(UsageSegment { amount: difference(is, by_price), ..entry });
+        }
+        self.segments.extend(new);
         let meters = booked.iter().filter(|one| own != one.is_of_surplus());
         let before: i64 = meters.map(|one| one.billed_micros()).sum();
         if own {
@@ -173,11 +183,14 @@ impl Settlement {
             for one in booked.iter().filter(|one| one.is_of_surplus()) {
                 self.add_past(-one.billed_micros(), negative(one.amount));
             }
-            let cost = cost_total(self.lease.price.price, u64::try_from(before).unwrap_or(0))?;
+            let agreed = self.lease.price.price;
+            let was = cost_total(agreed, u64::try_from(before).unwrap_or(0))?;
             let meter = &mut self.lease.meter;
             meter.estimated = false;
             meter.charged_micros = total;
             meter.settled = true;
+            let beyond = difference(is, cost_total(agreed, total)?);
+            meter.beyond_price = Some(beyond).filter(|beyond| !beyond.amount.is_zero());
             if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
                 meter.started_at = Some(first.period.start);
                 meter.stopped_at = Some(last.period.end);
@@ -185,14 +198,12 @@ impl Settlement {
             }
             // The trial has gone on, and counts this lease as past.
             if trial.lease.as_ref() != Some(&self.lease.id) {
-                let now = cost_total(self.lease.price.price, total)?;
-                self.add_past(signed(total) - before, difference(now, cost));
+                self.add_past(signed(total) - before, difference(is, was));
             }
             return Ok(());
         }
         let amounts = booked.iter().fold(Decimal::ZERO, |sum, one| sum + one.amount.amount);
         let was = Money::new(amounts, price.currency);
-        let is = cost_total(price, total)?;
         self.add_past(signed(total) - before, difference(is, was));
         Ok(())
     }
@@ -233,8 +244,7 @@ impl Settlement {
         }
         // Less than what is kept: the rest is taken back with the last line.
         if let Some(line) = lines.last().filter(|_| before < at) {
-            let start = line.period.end.checked_sub(Duration::from_micros(1));
-            let span = (start.unwrap_or(line.period.end), line.period.end);
+            let span = last_instant(line);
             entries.push(self.entry(node, price, line, entries.len(), span, (at, before))?);
         }
         Ok(entries)
@@ -329,6 +339,27 @@ fn reversal(of: &UsageSegment) -> UsageSegment {
 
 fn negative(money: Money) -> Money {
     Money::new(-money.amount, money.currency)
+}
+
+/// What stands for no time of its own is booked at the end of its line.
+fn last_instant(line: &UsageRecord) -> (Timestamp, Timestamp) {
+    let end = line.period.end;
+    (end.checked_sub(Duration::from_micros(1)).unwrap_or(end), end)
+}
+
+/// What the lines state in all; `None` unless each of them states an amount in that currency.
+fn stated(lines: &[&UsageRecord], currency: Currency) -> Result<Option<Money>, MoneyError> {
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    let mut sum = Money::zero(currency);
+    for line in lines {
+        match line.amount {
+            Some(amount) if amount.currency == currency => sum = sum.checked_add(amount)?,
+            Some(_) | None => return Ok(None),
+        }
+    }
+    Ok(Some(sum))
 }
 
 fn difference(is: Money, was: Money) -> Money {

@@ -259,17 +259,17 @@ impl Unit {
         work.finish()
     }
 
-    /// A listing shows a node of a lease that has not ended and is not about to be launched: what a
-    /// launch of unknown outcome made is taken, one beyond its own is ended as surplus, its own one
-    /// that was proven gone is ended and proven anew.
+    /// A listing shows nodes of a lease that has not ended and is not about to be launched: what a
+    /// launch of unknown outcome made is taken, those beyond its own are ended as surplus, its own
+    /// one that was proven gone is ended and proven anew.
     pub fn sighted(
         self,
         lease: &LeaseId,
-        state: &NodeState,
+        nodes: &[NodeState],
         context: &Context<'_>,
     ) -> Result<Step, StepError> {
         let mut work = self.work(context);
-        work.sighted(lease, state)?;
+        work.sighted(lease, nodes)?;
         work.finish()
     }
 

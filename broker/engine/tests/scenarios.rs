@@ -4,14 +4,13 @@ mod world;
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use runwhere_engine::{
     AgentEvent, AgentOrder, EndReason, Evidence, Exit, ExitCause, LeaseState, OutputState,
     StepError, TrialState,
 };
 use runwhere_model::{Bootstrapping, Currency, ErrorKind, Metering};
 use rust_decimal::Decimal;
-use world::{Fault, HOUR, SETTLE, World, price};
+use world::{Fault, HOUR, World, price};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -42,20 +41,6 @@ fn a_program_runs_and_its_node_is_proven_gone() {
     let truth = node.gone.unwrap().as_second() - node.created.as_second();
     assert_eq!(world.lease().meter.charged_micros, u64::try_from(truth).unwrap() * 1_000_000);
     assert!(!world.lease().meter.estimated);
-}
-
-#[test]
-fn a_launch_that_takes_effect_late_is_not_taken_for_void() {
-    // The answer is lost, and the node appears only shortly before the call's time is over.
-    let mut world = World::new();
-    world.lag = SETTLE - Duration::from_secs(1);
-    world.wake(Fault::Done);
-    world.advance(Duration::from_secs(100));
-    world.answer(0);
-    assert_eq!(world.lease_state(), LeaseState::Unknown);
-    world.run_until(HOUR, |w| w.lease_state() != LeaseState::Unknown);
-    assert_eq!(world.lease_state(), LeaseState::Booting);
-    assert_eq!(world.launches.len(), 1);
 }
 
 #[test]
@@ -216,94 +201,6 @@ fn an_old_missed_read_is_no_proof_once_the_agent_was_heard_again() {
         assert_eq!(world.unit.trial.state, TrialState::Running);
         assert!(world.lease().absent_reads.is_empty());
     }
-}
-
-#[test]
-fn a_silent_agent_ends_the_trial_as_lost_and_the_node_is_released() {
-    let mut world = World::new();
-    world.run_to_ready();
-    world.run_until(HOUR, World::settled);
-    assert_eq!(world.unit.trial.state, TrialState::Lost);
-    assert!(world.live().is_empty());
-}
-
-#[test]
-fn a_stop_that_a_silent_agent_does_not_hear_ends_the_bill_soon() {
-    let mut world = World::new();
-    world.run_to_ready();
-    world.stop();
-    let asked = world.now;
-    world.run_until(HOUR, World::settled);
-    assert_eq!(world.unit.trial.state, TrialState::Cancelled);
-    assert!(world.now.duration_since(asked) < SignedDuration::from_mins(2), "{}", world.now);
-    assert!(world.live().is_empty());
-
-    // One that talks gets all the time that collecting may take.
-    let mut world = World::new();
-    world.run_to_ready();
-    world.connected = true;
-    world.stop();
-    let asked = world.now;
-    world.run_until(HOUR, World::settled);
-    assert!(world.now.duration_since(asked) > SignedDuration::from_mins(10), "{}", world.now);
-}
-
-#[test]
-fn an_agent_that_another_process_hears_is_not_given_up_by_the_others() {
-    let mut world = World::new();
-    world.alone = false;
-    world.run_to_ready();
-    world.connected = true;
-    world.wake(Fault::None);
-    assert_eq!(world.lease().agent.heard_by.as_ref(), Some(&world.owner));
-
-    // From here on another process looks, which does not hear it.
-    world.owner = "broker-2".into();
-    (world.connected, world.agent_seen) = (false, None);
-    world.started_at = world.now;
-    let (calls, heard) = (world.events.len(), world.now);
-    world.stop();
-    let minute = |world: &mut World| {
-        let until = world.now.checked_add(Duration::from_secs(60)).unwrap();
-        while world.now < until {
-            world.wake(Fault::None);
-            while !world.pending.is_empty() {
-                world.answer(0);
-            }
-            world.advance(Duration::from_secs(5));
-        }
-    };
-    minute(&mut world);
-    assert!(!world.unit.trial.state.is_terminal());
-    assert!(!world.events[calls..].iter().any(|kind| kind == "lease.unreachable"));
-    // Unless nobody has heard it for long.
-    for _ in 0..10 {
-        minute(&mut world);
-    }
-    assert_eq!(world.unit.trial.state, TrialState::Cancelled);
-    assert!(world.now.duration_since(heard) >= SignedDuration::from_mins(10));
-}
-
-#[test]
-fn who_hears_an_agent_says_so_while_a_call_is_under_way() {
-    let mut world = World::new();
-    world.alone = false;
-    world.run_to_ready();
-    // Another process asks the provider about the node, and waits for the answer.
-    world.owner = "broker-2".into();
-    world.started_at = world.now;
-    world.advance(Duration::from_secs(30));
-    while world.pending.is_empty() {
-        world.advance(Duration::from_secs(30));
-        world.wake(Fault::None);
-    }
-    assert!(world.lease().in_flight.is_some());
-    world.owner = "broker-1".into();
-    world.connected = true;
-    world.advance(Duration::from_secs(10));
-    world.wake(Fault::None);
-    let agent = &world.lease().agent;
-    assert_eq!((agent.seen_at, agent.heard_by.as_ref()), (Some(world.now), Some(&world.owner)));
 }
 
 #[test]

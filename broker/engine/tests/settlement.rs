@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use runwhere_engine::{
     AgentEvent, Exit, ExitCause, LeaseState, LedgerEntry, Settlement, UsageSegment, settle,
 };
-use runwhere_model::{Period, UsageRecord, UsageRecords, cost_total};
+use runwhere_model::{Money, Period, UsageRecord, UsageRecords, cost_total};
 use rust_decimal::Decimal;
 use world::{HOUR, World};
 
@@ -93,6 +93,55 @@ fn a_bill_takes_an_estimate_back_and_books_what_it_says_once() {
     assert!(held_against(&world, bill.clone(), HOUR * 2).segments.is_empty());
     world.unit.lease = Some(settled.lease);
     assert!(held_against(&world, bill, HOUR * 2).segments.is_empty());
+}
+
+/// Two lines of an hour and a second in all, each with that amount.
+fn two_lines(world: &World, amounts: [Option<Money>; 2]) -> Vec<UsageRecord> {
+    let start = world.nodes[0].created;
+    let lines = [line(world, start, 1800), line(world, start + HOUR, 1801)];
+    lines.into_iter().zip(amounts).map(|(one, amount)| UsageRecord { amount, ..one }).collect()
+}
+
+#[test]
+fn what_a_bill_states_beyond_time_at_our_price_is_booked() {
+    // A discount, and a price that we never heard of.
+    for half in ["0.57 USD", "0 USD", "97.5 USD"] {
+        let half: Money = half.parse().unwrap();
+        let whole = half.checked_add(half).unwrap();
+        let mut world = ended();
+        let lease = world.lease().clone();
+        let lines = two_lines(&world, [Some(half); 2]);
+        let settled = held_against(&world, lines.clone(), HOUR);
+        // The same of a trial that has gone on.
+        let mut later = world.unit.trial.clone();
+        later.lease = None;
+        let now = lease.since.checked_add(HOUR).unwrap();
+        let was = lease.meter.billed_micros(&lease.capabilities.metering, now);
+        later.add_past(was, lease.meter.cost(&lease, now).unwrap());
+        let asked = lease.usage_period(now);
+        let bill = UsageRecords { records: lines, complete: true };
+        let (segments, policy) = (&world.segments, &world.policy);
+        let past = settle(lease, &later, segments, &bill, &asked, policy, now).unwrap();
+        later.adjust_past(past.past_micros, &past.past_amounts);
+        let left: Decimal = later.past_amounts.iter().map(|one| one.amount).sum();
+        assert_eq!((later.past_billed_micros, left), (3_601_000_000, whole.amount));
+        // Ledger and lease say what the bill says.
+        world.segments.extend(settled.segments.clone());
+        assert_eq!(sums(&world.segments), (3_601_000_000, whole.amount, 0));
+        assert_eq!(settled.lease.meter.cost(&settled.lease, now).unwrap(), whole);
+        assert!(
+            settled.segments.iter().all(|one| LedgerEntry::of_segment(one, one.end).is_balanced())
+        );
+    }
+}
+
+#[test]
+fn a_bill_that_states_only_some_amounts_is_counted_by_its_time() {
+    let world = ended();
+    let lines = two_lines(&world, [Some("97.5 USD".parse().unwrap()), None]);
+    let settled = held_against(&world, lines, HOUR);
+    let owed = cost_total(world.lease().price.price, 3_601_000_000).unwrap();
+    assert_eq!(settled.lease.meter.cost(&settled.lease, Timestamp::MAX).unwrap(), owed);
 }
 
 #[test]

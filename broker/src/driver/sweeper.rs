@@ -14,7 +14,7 @@ use runwhere_engine::{
     CallKind, Claim, EventRecord, Finding, LedgerEntry, Look, Stray, StrayState, StrayStep, Sweep,
     SweepCounts, SweepRefused, SweeperState, sabotage, sweep,
 };
-use runwhere_model::{ProviderError, ProviderId};
+use runwhere_model::{LeaseId, NodeState, ProviderError, ProviderId};
 use runwhere_providers::Provider;
 use tokio::sync::{Mutex, Notify};
 
@@ -284,11 +284,16 @@ impl Sweeper {
                 "A lease has a node beyond the one wanted; it is ended"
             );
         }
+        // All nodes of a lease at once: on which of them its agent runs decides which one it keeps.
+        let mut sighted: BTreeMap<&LeaseId, Vec<NodeState>> = BTreeMap::new();
         for (lease, state) in sweep.extra.iter().chain(&sweep.made) {
+            sighted.entry(lease).or_default().push(state.clone());
+        }
+        for (lease, nodes) in sighted {
             let Some(lease) = self.core.parts.store.lease(lease).await? else { continue };
-            let (id, state) = (lease.id.clone(), state.clone());
+            let id = lease.id.clone();
             let sight = self.core.step_to_end(lease.trial.clone(), false, move |unit, context| {
-                unit.sighted(&id, &state, context)
+                unit.sighted(&id, &nodes, context)
             });
             if let Err(error) = sight.await {
                 // It is still there at the next sweep.

@@ -61,7 +61,8 @@ pub struct Capabilities {
     pub identity: Identity,
     /// How long after a launch reads may still miss the node: absence counts only after it.
     pub settle: Duration,
-    /// Complete reads without the node that absence takes, spread over `settle`.
+    /// Complete reads without the node that absence takes: after `settle` where a launch was not
+    /// answered, spread over it where the node was known. Not so many in a row miss one that is there.
     pub absent_reads: u32,
     /// Whether nodes carry our labels from the launch call on.
     pub tags: bool,

@@ -52,6 +52,8 @@ pub(crate) struct SkyLog {
     pub(crate) unnamed: BTreeMap<LeaseId, (NodeId, Timestamp)>,
     tokens: BTreeMap<LeaseId, String>,
     calls: BTreeMap<Verb, u64>,
+    /// Complete lists in a row, of one lease or of all nodes, that missed a row.
+    gaps: BTreeMap<Option<LeaseId>, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +83,8 @@ impl Sky {
         self.log().tokens.get(lease).cloned()
     }
 
-    /// Decides what becomes of the next call of a verb.
-    fn decide(&self, verb: Verb, node: Option<&NodeId>) -> Class {
+    /// Decides what becomes of the next call of a verb, for a lease or a node.
+    fn decide(&self, verb: Verb, lease: Option<&LeaseId>, node: Option<&NodeId>) -> Class {
         let stopped = node.is_some_and(|node| {
             self.cloud.truth().node(node).is_some_and(|node| node.phase == NodePhase::Stopped)
         });
@@ -99,6 +101,23 @@ impl Sky {
             (Class::Resurrects, _) if stopped => (Class::AckButLives, Outcome::AckButLives),
             decided => decided,
         };
+        let (class, outcome) = match (verb, class) {
+            (Verb::Find | Verb::Nodes, Class::Gap) => {
+                // No cloud misses the same row in as many lists in a row as it says prove its
+                // absence.
+                let row = log.gaps.entry(lease.cloned()).or_default();
+                *row += 1;
+                match *row < self.cloud.capabilities().absent_reads {
+                    true => (class, outcome),
+                    false => (Class::Incomplete, Outcome::Incomplete),
+                }
+            }
+            (Verb::Find | Verb::Nodes, Class::Ok | Class::Duplicates) => {
+                log.gaps.remove(&lease.cloned());
+                (class, outcome)
+            }
+            _ => (class, outcome),
+        };
         if class != Class::Ok {
             log.faults.push((number, class));
         }
@@ -111,7 +130,7 @@ impl Sky {
     }
 
     fn begin_for(&self, verb: Verb, lease: Option<&LeaseId>, node: Option<&NodeId>) -> Waiting<'_> {
-        let class = self.decide(verb, node);
+        let class = self.decide(verb, lease, node);
         Waiting { sky: self, lease: lease.cloned(), verb, class, begun: self.clock.now() }
     }
 
@@ -311,7 +330,7 @@ impl Provider for Window {
             self.sky.clock.sleep(Duration::from_secs(10 + number % 5 * 10)).await;
             self.fuse.alive().await;
         }
-        self.sky.decide(Verb::Nodes, None);
+        self.sky.decide(Verb::Nodes, None, None);
         let answer = self.sky.cloud.nodes().await;
         self.sky.note("nodes", &answer);
         effect.done().await;
@@ -349,7 +368,7 @@ impl Provider for Window {
 
     async fn usage(&self, period: &Period) -> Answer<UsageRecords> {
         let effect = self.fuse.call().await;
-        self.sky.decide(Verb::Usage, None);
+        self.sky.decide(Verb::Usage, None, None);
         let answer = self.sky.cloud.usage(period).await;
         self.sky.note("usage", &answer);
         effect.done().await;

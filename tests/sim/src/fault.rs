@@ -226,11 +226,7 @@ impl Faults {
             }
             _ => class,
         };
-        let class = match class {
-            // No cloud misses the same row in list after list.
-            Class::Gap if number % 4 != 0 => Class::Incomplete,
-            class => self.named.get(&(verb, number)).copied().unwrap_or(class),
-        };
+        let class = self.named.get(&(verb, number)).copied().unwrap_or(class);
         (class, class.outcome(verb, &rng))
     }
 }

@@ -191,7 +191,9 @@ impl Work<'_> {
             true => policy.agent_silence,
             false => policy.agent_lost,
         };
-        let mut given_up = add(heard, lost_after);
+        // What others hear is known up to their last word of it only.
+        let unsaid = if heard_here { Duration::ZERO } else { policy.agent_check * 2 };
+        let mut given_up = add(heard, lost_after + unsaid);
         if let Some(wanted) = self.trial.desired_at
             && heard_here
             && matches!(self.trial.state, TrialState::Preparing | TrialState::Running)

@@ -299,6 +299,16 @@ impl Work<'_> {
             found.nodes.iter().partition(|node| node.phase == NodePhase::Gone);
         if !live.is_empty() {
             let its = |state: &&&NodeState| lease.agent.node.as_ref() == Some(&state.node);
+            // Its agent runs on one that is not shown yet: another one must not be taken for it, and
+            // that one be ended with the program on it.
+            let awaited = lease.node.is_none()
+                && !lease.release_wanted
+                && lease.agent.node.is_some()
+                && live.iter().find(its).is_none();
+            if awaited && now < add(lease.since, lease.capabilities.settle) {
+                lease.absent_reads.clear();
+                return self.read_again(None);
+            }
             let first = live.iter().find(its).map_or(live[0], |state| *state).node.clone();
             let main = lease.node.get_or_insert(first).clone();
             let mut back = false;
@@ -343,15 +353,19 @@ impl Work<'_> {
             .then(|| self.context.agent_seen.max(lease.agent.seen_at))
             .flatten()
             .unwrap_or(Timestamp::MIN);
-        // The window begins when the launch could last have been under way.
-        let begun = lease.since.max(heard);
-        lease.absent_reads.retain(|at| *at > begun || heard <= lease.since);
+        // The window begins when the launch could last have been under way. Reads within it may lag,
+        // and prove nothing; those after it can miss a row once, not each time.
         let capabilities = &lease.capabilities;
         let (wanted, settle) = match crate::sabotage!(OneEmptyListAsProof) {
             true => (1, std::time::Duration::ZERO),
             false => (capabilities.absent_reads, capabilities.settle),
         };
-        let proven = absent(&mut lease.absent_reads, read_at, wanted, add(begun, settle));
+        let window_end = add(lease.since.max(heard), settle);
+        lease.absent_reads.retain(|at| *at >= window_end);
+        let proven = match read_at >= window_end {
+            true => absent(&mut lease.absent_reads, read_at, wanted, window_end),
+            false => None,
+        };
         match proven {
             Some(reads) => {
                 self.node_died("the launch made nothing")?;
@@ -376,9 +390,7 @@ impl Work<'_> {
         if lease.hold.as_ref().is_some_and(|hold| hold.kind == ErrorKind::Auth) {
             self.unhold();
         }
-        if self.trial.state == TrialState::Provisioning {
-            self.billed_at(state.billed_price)?;
-        }
+        self.billed_at(state.billed_price)?;
         self.stands_at(state)?;
         let Some(lease) = &mut self.lease else { return Ok(()) };
         match (state.phase, lease.state) {

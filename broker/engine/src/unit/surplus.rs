@@ -141,7 +141,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    pub(super) fn sighted(&mut self, of: &LeaseId, state: &NodeState) -> Result<(), StepError> {
+    pub(super) fn sighted(&mut self, of: &LeaseId, nodes: &[NodeState]) -> Result<(), StepError> {
         let Some(lease) = &self.lease else { return Ok(()) };
         let counts = match lease.state {
             LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => lease.node.is_some(),
@@ -151,16 +151,21 @@ impl Work<'_> {
             LeaseState::Intended | LeaseState::Launching => false,
             LeaseState::Released | LeaseState::Void => false,
         };
-        if lease.id != *of || !counts || state.phase == NodePhase::Gone {
+        if lease.id != *of || !counts {
             return Ok(());
         }
-        let known = lease.node.is_none()
-            || lease.node.as_ref() == Some(&state.node)
-            || self.is_surplus(&state.node);
-        if !known {
-            self.record("lease.surplus_found", json!({ "node": state.node }));
+        let nodes: Vec<NodeState> =
+            nodes.iter().filter(|state| state.phase != NodePhase::Gone).cloned().collect();
+        let resolved = lease.node.is_some();
+        for state in &nodes {
+            let own = self.lease.as_ref().and_then(|lease| lease.node.as_ref());
+            if resolved && own != Some(&state.node) && !self.is_surplus(&state.node) {
+                self.record("lease.surplus_found", json!({ "node": state.node }));
+            }
         }
-        self.found_nodes(&Found { nodes: vec![state.clone()], complete: false }, None)?;
+        if !nodes.is_empty() {
+            self.found_nodes(&Found { nodes, complete: false }, None)?;
+        }
         self.conclude()
     }
 

@@ -263,6 +263,15 @@ impl World {
         self.step(false, |unit, context| unit.stop(context)).unwrap();
     }
 
+    /// A list shows these nodes, by their places.
+    pub fn sight(&mut self, places: &[usize]) {
+        let lease = self.lease().id.clone();
+        let nodes: Vec<NodeState> =
+            places.iter().filter_map(|place| self.view(&self.nodes[*place])).collect();
+        assert_eq!(nodes.len(), places.len(), "they are there to be seen");
+        self.step(false, |unit, context| unit.sighted(&lease, &nodes, context)).unwrap();
+    }
+
     pub fn agent(&mut self, event: &AgentEvent) -> Result<(), StepError> {
         let Some(lease) = self.unit.lease.as_ref().map(|lease| lease.id.clone()) else {
             return Err(StepError::Fenced);
