@@ -283,7 +283,7 @@ impl Provider for Window {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Answer<Launched> {
-        let effect = self.fuse.call().await;
+        let effect = self.fuse.launch().await;
         let (sky, lease) = (&self.sky, &request.lease);
         let token = request.bootstrap.lease_token.expose().to_owned();
         sky.log().tokens.insert(lease.clone(), token);

@@ -39,4 +39,4 @@ pub use run::{Report, Tally, run};
 #[cfg(feature = "sabotage")]
 pub use sabotage::{Caught, SABOTAGE_SEEDS, sabotage};
 pub use seeds::{failures, run_seeds};
-pub use sweep::{Sweep, sweep};
+pub use sweep::{Sweep, replica_sweep, sweep};

@@ -124,7 +124,11 @@ impl Plan {
         }
         acts.sort_by_key(|act| act.at);
         let crashes = (0..rng.below(8).saturating_sub(4))
-            .map(|_| CrashPoint { effect: rng.below(120), moment: *rng.one_of(&Moment::ALL) })
+            .map(|_| CrashPoint {
+                effect: rng.below(120),
+                moment: *rng.one_of(&Moment::ALL),
+                sleeps: None,
+            })
             .collect();
         // Somewhere in an hour, so that short runs pass into the next one too.
         let start = 1_767_225_600 + i64::try_from(rng.below(3600)).unwrap_or(0);

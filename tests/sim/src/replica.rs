@@ -45,6 +45,8 @@ pub(crate) struct Replica {
     pub(crate) door: Door,
     /// Agents that it serves.
     pub(crate) serving: BTreeMap<NodeId, JoinHandle<()>>,
+    /// Until when it sleeps, if it does.
+    pub(crate) asleep_until: Option<Timestamp>,
     ready: Arc<AtomicBool>,
     runtime: Runtime,
 }
@@ -100,7 +102,16 @@ impl Replica {
         let jobs = Arc::new(Jobs::new(Arc::clone(&core), true));
         let service = Arc::new(Agents::new(Arc::clone(&core), frames));
         let door = Door { service, store, logs };
-        Self { fuse, core, jobs, door, serving: BTreeMap::new(), ready, runtime }
+        Self {
+            fuse,
+            core,
+            jobs,
+            door,
+            serving: BTreeMap::new(),
+            asleep_until: None,
+            ready,
+            runtime,
+        }
     }
 
     /// Lets all its tasks work until each of them waits.
@@ -119,7 +130,7 @@ impl Replica {
 
     /// It has taken up what an earlier process left.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && !self.fuse.is_blown()
+        self.ready.load(Ordering::Relaxed) && !self.fuse.is_blown() && !self.fuse.is_asleep()
     }
 }
 

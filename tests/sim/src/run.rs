@@ -64,6 +64,8 @@ pub struct Tally {
     pub faults: u64,
     /// Ends of broker processes.
     pub crashes: u64,
+    /// Processes that slept through something.
+    pub sleeps: u64,
     /// Leases whose times the cloud stated, and those whose times it did not.
     pub stated: u64,
     /// See [`Tally::stated`].
@@ -87,6 +89,7 @@ impl fmt::Display for Tally {
         writeln!(f, "instants checked    {}", self.steps)?;
         writeln!(f, "calls gone wrong    {}", self.faults)?;
         writeln!(f, "processes killed    {}", self.crashes)?;
+        writeln!(f, "processes paused    {}", self.sleeps)?;
         writeln!(f, "runs on disk        {}", self.on_disk)?;
         writeln!(f, "nodes launched      {}", self.nodes)?;
         writeln!(f, "nodes leaked        {}", self.leaked)?;
@@ -120,6 +123,7 @@ impl Tally {
         self.twice += other.twice;
         self.faults += other.faults;
         self.crashes += other.crashes;
+        self.sleeps += other.sleeps;
         self.stated += other.stated;
         self.estimated += other.estimated;
         self.misbilled_micros += other.misbilled_micros;
@@ -243,6 +247,13 @@ impl Run {
             if matches!(slot, Slot::Down(until) if *until <= now) {
                 *slot = Slot::Up(Box::new(Replica::start(&self.world)));
             }
+            if let Slot::Up(replica) = slot
+                && replica.asleep_until.is_some_and(|until| until <= now)
+            {
+                self.world.trace.line("a process wakes");
+                replica.asleep_until = None;
+                replica.fuse.wake();
+            }
         }
     }
 
@@ -253,14 +264,28 @@ impl Run {
             many => self.world.rng.index(many),
         };
         for place in 0..self.slots.len() {
-            if let Slot::Up(replica) = &self.slots[(first + place) % self.slots.len()] {
+            if let Slot::Up(replica) = &self.slots[(first + place) % self.slots.len()]
+                && replica.asleep_until.is_none()
+            {
                 replica.work();
             }
         }
     }
 
-    /// Takes away the processes that reached a crash point.
+    /// Takes away the processes that reached a crash point, and lays down those that sleep.
     fn bury_processes(&mut self) {
+        let now = self.world.now();
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            let Slot::Up(replica) = slot else { continue };
+            if let Some(span) = replica.fuse.falls_asleep() {
+                self.world.trace.line(format_args!("process {place} sleeps for {span:?}"));
+                self.tally.sleeps += 1;
+                replica.asleep_until = Some(later(now, span));
+                // Its agents turn to others.
+                std::mem::take(&mut replica.serving).into_values().for_each(|task| task.abort());
+                self.world.sky.log().unnamed.clear();
+            }
+        }
         for place in 0..self.slots.len() {
             if matches!(&self.slots[place], Slot::Up(replica) if replica.fuse.is_blown()) {
                 let down = self.world.rng.seconds(20);
@@ -292,7 +317,7 @@ impl Run {
         let act = self.world.plan.acts.get(self.next_act).map(|act| self.world.at(act.at));
         let starts = self.slots.iter().filter_map(|slot| match slot {
             Slot::Down(until) => Some(*until),
-            Slot::Up(_) => None,
+            Slot::Up(replica) => replica.asleep_until,
         });
         let boot = self.world.plan.profile.delays.boot;
         let boots = truth.live().filter(|node| node.phase == NodePhase::Pending);

@@ -1,6 +1,8 @@
 //! The crash sweep: each scenario is run once to count its effects (provider calls and commits),
 //! then again and again with a process that ends before one, after it before its answer, and after
-//! the answer before anything is written; and with two such ends.
+//! the answer before anything is written; and with two such ends. The replica sweep does the same
+//! with three processes on one store, one of which sleeps there for longer than its calls are
+//! waited for, and goes on when two others have recovered what it had under way.
 
 use std::time::Duration;
 
@@ -18,6 +20,10 @@ use crate::rng::Rng;
 const LARGE_EFFECTS: u64 = 100;
 /// Pairs of ends for each scenario.
 const PAIRS: u64 = 100;
+/// How long a process sleeps: beyond its call's time, beyond its sweeper's turn, and for so long
+/// that everything about it has ended.
+const SLEEPS: [Duration; 3] =
+    [Duration::from_secs(150), Duration::from_secs(400), Duration::from_secs(1500)];
 
 /// What the sweep came to.
 #[derive(Debug)]
@@ -32,7 +38,7 @@ pub struct Sweep {
 pub fn sweep(threads: Option<usize>) -> Sweep {
     let mut plans = Vec::new();
     let mut counts = Vec::new();
-    let point = |effect, moment| CrashPoint { effect, moment };
+    let point = |effect, moment| CrashPoint { effect, moment, sleeps: None };
     for (name, plan) in scenarios() {
         let whole = run_safely(&plan);
         let effects = whole.tally.effects;
@@ -59,6 +65,32 @@ pub fn sweep(threads: Option<usize>) -> Sweep {
     Sweep { scenarios: counts, summary }
 }
 
+/// Sweeps over all scenarios with processes that sleep.
+pub fn replica_sweep(threads: Option<usize>) -> Sweep {
+    let mut plans = Vec::new();
+    let mut counts = Vec::new();
+    for (name, plan) in scenarios() {
+        let plan = Plan { replicas: 3, on_disk: false, slow_store: true, ..plan };
+        let effects = run_safely(&plan).tally.effects;
+        counts.push((name, effects));
+        plans.push(plan.clone());
+        let sleeps = SLEEPS.into_iter().cycle();
+        for (effect, sleeps) in (0..effects).zip(sleeps) {
+            for moment in Moment::ALL {
+                let point = CrashPoint { effect, moment, sleeps: Some(sleeps) };
+                plans.push(Plan { crashes: vec![point], ..plan.clone() });
+            }
+        }
+        // One sleeps, and another one ends meanwhile.
+        plans.extend(pairs(&plan, effects).into_iter().map(|mut plan| {
+            plan.crashes[0].sleeps = Some(SLEEPS[plan.crashes[1].effect as usize % SLEEPS.len()]);
+            plan
+        }));
+    }
+    let summary = run_all(plans.len(), |place| plans[place].clone(), threads);
+    Sweep { scenarios: counts, summary }
+}
+
 /// The same plan with two ends of a process. The second one counts on from the first: it can meet
 /// the recovery.
 fn pairs(plan: &Plan, effects: u64) -> Vec<Plan> {
@@ -67,7 +99,7 @@ fn pairs(plan: &Plan, effects: u64) -> Vec<Plan> {
         let first = rng.below(effects);
         let second = first + 1 + rng.below(effects);
         let crashes = [first, second]
-            .map(|effect| CrashPoint { effect, moment: *rng.one_of(&Moment::ALL) })
+            .map(|effect| CrashPoint { effect, moment: *rng.one_of(&Moment::ALL), sleeps: None })
             .to_vec();
         Plan { crashes, ..plan.clone() }
     };
