@@ -19,6 +19,19 @@ impl Words {
         Self { zh: zh.into(), en: en.into() }
     }
 
+    /// The sentence with the thing before it that it is about.
+    #[must_use]
+    pub fn about(&self, thing: impl std::fmt::Display) -> Self {
+        let Self { zh, en } = self;
+        Self { zh: format!("{thing}：{zh}"), en: format!("{thing}: {en}") }
+    }
+
+    /// The sentence that goes on with another one.
+    #[must_use]
+    pub fn then(&self, rest: &Self) -> Self {
+        Self { zh: format!("{}{}", self.zh, rest.zh), en: format!("{}{}", self.en, rest.en) }
+    }
+
     /// The same sentence in every language, from something that makes one for each.
     pub fn from_fn(make: impl Fn(Lang) -> String) -> Self {
         Self { zh: make(Lang::Zh), en: make(Lang::En) }
@@ -31,6 +44,50 @@ impl Words {
             Lang::En => &self.en,
         }
     }
+}
+
+/// A sentence written in both languages, with the values that a format string names; does not
+/// compile unless one text is Chinese, the other is not, and both name as many values.
+macro_rules! words {
+    ($zh:literal, $en:literal $(, $name:ident = $value:expr)* $(,)?) => {{
+        const {
+            use $crate::api::text::{holes, is_chinese};
+            assert!(is_chinese($zh) && !is_chinese($en), "first Chinese, then English");
+            assert!(holes($zh) == holes($en), "both languages name the same values");
+        }
+        $crate::api::text::Words::new(
+            format!($zh $(, $name = $value)*),
+            format!($en $(, $name = $value)*),
+        )
+    }};
+}
+pub(crate) use words;
+
+/// Whether a text holds Chinese characters.
+pub(crate) const fn is_chinese(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        // What the unified ideographs begin with, and nothing else does.
+        if matches!(bytes[at], 0xe4..=0xe9) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// How many values a format string names.
+pub(crate) const fn holes(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let (mut at, mut found) = (0, 0);
+    while at < bytes.len() {
+        if bytes[at] == b'{' {
+            found += 1;
+        }
+        at += 1;
+    }
+    found
 }
 
 /// The language a caller asks for; Chinese where it names none that we speak.
@@ -95,6 +152,19 @@ mod tests {
             }
             assert_eq!(language_of(&headers), lang, "{header:?}");
         }
+    }
+
+    #[test]
+    fn a_sentence_is_written_once_with_its_values() {
+        let count = 3;
+        let words = words!("{count} 个 {what}", "{count} of {what}", what = "x");
+        assert_eq!((words.zh.as_str(), words.en.as_str()), ("3 个 x", "3 of x"));
+        let about = words.about("spec.gpus");
+        assert_eq!(
+            (about.say(Lang::Zh), about.say(Lang::En)),
+            ("spec.gpus：3 个 x", "spec.gpus: 3 of x")
+        );
+        assert!(is_chinese("必须") && is_chinese("a 龥") && !is_chinese("é — “x” 😀：，"));
     }
 
     #[test]

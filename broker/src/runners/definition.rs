@@ -6,33 +6,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::canonical::canonical;
+use crate::api::text::{Words, words};
 
 /// Bound of each of the two files.
 const FILE_BYTES: usize = 1 << 20;
 const MOST_OUTPUTS: usize = 64;
 /// The parameter that a job's command is handed over as.
 pub(super) const RUN_COMMAND: &str = "run_command";
-
-/// Why files are no runner; names file and field.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum DefinitionError {
-    /// Not exactly a configuration and an entry.
-    #[error(
-        "a runner is exactly two files: runner.toml (or task.toml) and main.sh or main.py; {0}"
-    )]
-    Files(String),
-    /// A file is too large or not UTF-8.
-    #[error("`{0}` must be UTF-8 text of at most 1 MiB")]
-    Text(String),
-    /// The configuration is not valid.
-    #[error("{file}: {message}")]
-    Config {
-        /// The file.
-        file: String,
-        /// What and where.
-        message: String,
-    },
-}
 
 /// What is filled in where a job does not say it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -117,55 +97,74 @@ impl Definition {
     /// Reads a runner's files, by name.
     ///
     /// # Errors
-    /// The first thing that is wrong.
-    pub fn read(files: &[(String, Vec<u8>)]) -> Result<Self, DefinitionError> {
+    /// The first thing that is wrong, with file and field.
+    pub fn read(files: &[(String, Vec<u8>)]) -> Result<Self, Words> {
         let named = |name: &str| files.iter().find(|(known, _)| known == name);
         let (config_name, config) = match (named("runner.toml"), named("task.toml")) {
             (Some(_), Some(_)) => {
-                let why = "runner.toml and task.toml cannot be there together";
-                return Err(DefinitionError::Files(why.to_owned()));
+                return Err(not_two(&words!(
+                    "runner.toml 和 task.toml 不能同时存在",
+                    "runner.toml and task.toml cannot be there together"
+                )));
             }
             (Some((name, content)), None) | (None, Some((name, content))) => (name, content),
-            (None, None) => return Err(DefinitionError::Files("there is no runner.toml".into())),
+            (None, None) => {
+                return Err(not_two(&words!("没有 runner.toml", "there is no runner.toml")));
+            }
         };
         for (name, content) in files {
             if content.len() > FILE_BYTES || std::str::from_utf8(content).is_err() {
-                return Err(DefinitionError::Text(name.chars().take(100).collect()));
+                let shown: String = name.chars().take(100).collect();
+                return Err(words!(
+                    "`{shown}` 必须是 UTF-8 文本，最大 1 MiB",
+                    "`{shown}` must be UTF-8 text of at most 1 MiB"
+                ));
             }
         }
-        let wrong =
-            |message: String| DefinitionError::Config { file: config_name.clone(), message };
+        let wrong = |why: Words| why.about(config_name);
         let text = String::from_utf8_lossy(config);
-        let file: File = toml::from_str(&text)
-            .map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let file: File = toml::from_str(&text).map_err(|error| wrong(unreadable(&error)))?;
         let execution = file.execution;
         if !matches!(execution.entrypoint.as_str(), "main.sh" | "main.py") {
-            return Err(wrong("execution.entrypoint must be main.sh or main.py".into()));
+            return Err(wrong(words!(
+                "execution.entrypoint 必须是 main.sh 或 main.py",
+                "execution.entrypoint must be main.sh or main.py"
+            )));
         }
         if files.len() != 2 || named(&execution.entrypoint).is_none() {
-            return Err(DefinitionError::Files(format!("the entry is {}", execution.entrypoint)));
+            let entry = &execution.entrypoint;
+            return Err(not_two(&words!("入口是 {entry}", "the entry is {entry}")));
         }
         if let Some(other) = execution.parameters.iter().find(|name| *name != RUN_COMMAND) {
-            return Err(wrong(format!(
+            return Err(wrong(words!(
+                "execution.parameters：未知的 `{other}`；只支持 run_command",
                 "execution.parameters: `{other}` is not known; run_command is"
             )));
         }
         if execution.outputs.len() > MOST_OUTPUTS {
-            return Err(wrong(format!("execution.outputs: at most {MOST_OUTPUTS} patterns")));
+            return Err(wrong(words!(
+                "execution.outputs：最多 {MOST_OUTPUTS} 个模式",
+                "execution.outputs: at most {MOST_OUTPUTS} patterns"
+            )));
         }
         for pattern in &execution.outputs {
-            pattern_is_safe(pattern).map_err(|why| wrong(format!("execution.outputs: {why}")))?;
+            pattern_is_safe(pattern).map_err(|why| wrong(why.about("execution.outputs")))?;
         }
         let unique: BTreeSet<&String> = execution.profiles.iter().collect();
         if unique.len() != execution.profiles.len() {
-            return Err(wrong("execution.profiles names one twice".into()));
+            return Err(wrong(words!(
+                "execution.profiles 有重复项",
+                "execution.profiles names one twice"
+            )));
         }
         if let Some(entry) = &execution.recipe_entry {
-            pattern_is_safe(entry)
-                .map_err(|why| wrong(format!("execution.recipe_entry: {why}")))?;
+            pattern_is_safe(entry).map_err(|why| wrong(why.about("execution.recipe_entry")))?;
         }
         if execution.timeout_seconds == Some(0) || file.resources.gpus == Some(0) {
-            return Err(wrong("timeout_seconds and gpus must be positive".into()));
+            return Err(wrong(words!(
+                "timeout_seconds 和 gpus 必须是正数",
+                "timeout_seconds and gpus must be positive"
+            )));
         }
         Ok(Self {
             entrypoint: execution.entrypoint,
@@ -187,7 +186,22 @@ impl Definition {
     }
 }
 
-fn pattern_is_safe(pattern: &str) -> Result<(), String> {
+fn not_two(why: &Words) -> Words {
+    let rule = words!(
+        "Runner 恰好由两个文件组成：runner.toml（或 task.toml）和 main.sh 或 main.py；",
+        "a runner is exactly two files: runner.toml (or task.toml) and main.sh or main.py; "
+    );
+    rule.then(why)
+}
+
+/// The parser's own text shows the line that it is about.
+pub(super) fn unreadable(error: &toml::de::Error) -> Words {
+    let error = error.to_string();
+    let error = error.trim_end();
+    words!("无法读取这个 TOML 文件：{error}", "the TOML cannot be read: {error}")
+}
+
+fn pattern_is_safe(pattern: &str) -> Result<(), Words> {
     let bad = pattern.is_empty()
         || pattern.len() > 512
         || pattern.starts_with('/')
@@ -196,7 +210,10 @@ fn pattern_is_safe(pattern: &str) -> Result<(), String> {
         || pattern.split('/').any(|part| matches!(part, "." | ".."));
     if bad {
         let shown: String = pattern.chars().filter(|c| !c.is_control()).take(100).collect();
-        return Err(format!("`{shown}` is no pattern below the work folder"));
+        return Err(words!(
+            "`{shown}` 不是工作目录之下的模式",
+            "`{shown}` is no pattern below the work folder"
+        ));
     }
     Ok(())
 }
@@ -226,7 +243,7 @@ mod tests {
     fn read(files: &[(&str, &str)]) -> Result<Definition, String> {
         let files: Vec<_> =
             files.iter().map(|(n, c)| ((*n).to_owned(), c.as_bytes().to_vec())).collect();
-        Definition::read(&files).map_err(|error| error.to_string())
+        Definition::read(&files).map_err(|why| why.en)
     }
 
     #[test]

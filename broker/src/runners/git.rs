@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
+use crate::api::text::{Words, words};
+
 /// The objects of a commit that lead to a runner's folder.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct GitProof {
@@ -16,26 +18,47 @@ pub struct GitProof {
 }
 
 /// Why files are not proved to be the commit's.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum GitProofError {
     /// Not a full commit.
-    #[error("a revision is the full commit of 40 lower-case hexadecimal digits")]
     Revision,
     /// An object is not what its id says.
-    #[error("the {0} object is not the one that the commit names")]
     Object(&'static str),
     /// An object cannot be read.
-    #[error("the {0} object is damaged")]
     Damaged(&'static str),
     /// A folder on the way is missing.
-    #[error("the commit has no folder `{0}`")]
     Folder(String),
     /// The folder holds something else than two regular files.
-    #[error("the runner's folder must hold exactly two regular files; `{0}` is not one of them")]
     Entry(String),
     /// A file's content is not the commit's.
-    #[error("`{0}` is not the file of the commit")]
     File(String),
+}
+
+impl GitProofError {
+    /// The sentence.
+    pub fn words(&self) -> Words {
+        match self {
+            Self::Revision => words!(
+                "revision 是 40 位小写十六进制的完整 commit",
+                "a revision is the full commit of 40 lower-case hexadecimal digits"
+            ),
+            Self::Object(kind) => words!(
+                "{kind} 对象不是该 commit 指明的那个",
+                "the {kind} object is not the one that the commit names"
+            ),
+            Self::Damaged(kind) => words!("{kind} 对象已损坏", "the {kind} object is damaged"),
+            Self::Folder(name) => {
+                words!("该 commit 没有目录 `{name}`", "the commit has no folder `{name}`")
+            }
+            Self::Entry(name) => words!(
+                "Runner 的目录必须恰好有两个普通文件；`{name}` 不在其中",
+                "the runner's folder must hold exactly two regular files; `{name}` is not one of them"
+            ),
+            Self::File(name) => {
+                words!("`{name}` 不是该 commit 中的文件", "`{name}` is not the file of the commit")
+            }
+        }
+    }
 }
 
 /// Whether a text is a full commit.

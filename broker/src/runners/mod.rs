@@ -20,7 +20,7 @@ mod training;
 pub use canonical::canonical;
 pub use content::{ContentKind, ContentRef, NewContent, Profile};
 pub(crate) use content::{MOST_FILES, address, approval_of, declaration_of, manifest_of};
-pub use definition::{Defaults, Definition, DefinitionError};
+pub use definition::{Defaults, Definition};
 pub use example::publish_examples;
 #[cfg(test)]
 pub(crate) use git::synthetic;
@@ -29,6 +29,6 @@ pub use image::{ImageProblem, Images, OciImages, OciSettings, ResolvedImage};
 pub use refusal::{Code, Refused};
 pub use registry::{NewRevision, Publisher, Registry, RunnerRef};
 pub use request::{Request, Resources, TrialRequest};
-pub use strict::parse_strict;
+pub use strict::{JsonFault, parse_strict};
 pub(crate) use training::request_id_of;
 pub use training::{Accepted, Training};

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use runwhere_engine::Permission;
+
+use crate::api::text::{Words, words};
 use crate::store::StoreError;
 
 macro_rules! codes {
@@ -80,6 +83,8 @@ codes! {
     VersionConflict = "VERSION_CONFLICT", 409;
     InvalidBillingWindow = "INVALID_BILLING_WINDOW", 400;
     InvalidGroupBy = "INVALID_GROUP_BY", 400;
+    LoginExpired = "AUTH_LOGIN_EXPIRED", 410;
+    LoginBusy = "AUTH_LOGIN_BUSY", 429;
     RequestTooLarge = "REQUEST_TOO_LARGE", 413;
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405;
     BadRequest = "BAD_REQUEST", 400;
@@ -98,7 +103,7 @@ pub struct Refused {
     /// What programs go by.
     pub code: Code,
     /// For people; holds no secret.
-    pub message: String,
+    pub message: Words,
     /// The field or thing it is about.
     pub field: Option<String>,
     /// Seconds after which to try again.
@@ -107,8 +112,8 @@ pub struct Refused {
 
 impl Refused {
     /// A refusal with a sentence.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None, retry_after: None }
+    pub fn new(code: Code, message: Words) -> Self {
+        Self { code, message, field: None, retry_after: None }
     }
 
     /// The same, naming a field.
@@ -128,16 +133,26 @@ impl Refused {
     /// A fault of ours; the cause is logged, not told.
     pub fn internal(cause: impl fmt::Display) -> Self {
         tracing::error!(%cause, "A request failed");
-        Self::new(Code::Internal, "internal server error")
+        Self::new(Code::Internal, words!("服务器内部错误", "internal server error"))
+    }
+
+    /// A permission is missing.
+    pub fn lacking(permission: Permission) -> Self {
+        let word = serde_json::to_value(permission);
+        let word = word.ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+        Self::new(Code::PermissionDenied, words!("此 key 没有权限 {word}", "this key lacks {word}"))
+    }
+
+    fn disk_full() -> Self {
+        let why = words!("服务器磁盘空间不足", "the server's disk is full");
+        Self::new(Code::StoreUnavailable, why).retry(30)
     }
 }
 
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Full => {
-                Self::new(Code::StoreUnavailable, "the server's disk is full").retry(30)
-            }
+            StoreError::Full => Self::disk_full(),
             other => Self::internal(other),
         }
     }
@@ -146,9 +161,7 @@ impl From<StoreError> for Refused {
 impl From<crate::blobs::BlobError> for Refused {
     fn from(error: crate::blobs::BlobError) -> Self {
         match error {
-            crate::blobs::BlobError::Full => {
-                Self::new(Code::StoreUnavailable, "the server's disk is full").retry(30)
-            }
+            crate::blobs::BlobError::Full => Self::disk_full(),
             other => Self::internal(other),
         }
     }

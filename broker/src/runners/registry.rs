@@ -11,6 +11,7 @@ use super::definition::{Definition, manifest_sha256};
 use super::git::{GitProof, is_commit};
 use super::refusal::{Code, Refused};
 use crate::accounts::Caller;
+use crate::api::text::words;
 use crate::blobs::{Blobs, Encoding};
 use crate::store::{Row, Store, StoreError, Transition};
 
@@ -68,23 +69,31 @@ impl RunnerRef {
     /// `INVALID_RUNNER` for another form, `RUNNER_VERSION_AMBIGUOUS` for a revision that is no full
     /// commit.
     pub fn parse(text: &str) -> Result<Self, Refused> {
-        let malformed = || {
-            Refused::new(Code::InvalidRunner, "a runner is named as namespace/name@commit")
-                .at("spec.runner")
-        };
-        let (name, revision) = text.split_once('@').ok_or_else(malformed)?;
+        let (name, revision) = text.split_once('@').ok_or_else(Self::malformed)?;
         if !name_is_good(name) || revision.is_empty() || revision.chars().any(char::is_whitespace) {
-            return Err(malformed());
+            return Err(Self::malformed());
         }
         if !is_commit(revision) {
             return Err(Refused::new(
                 Code::RunnerAmbiguous,
-                "a runner's revision must be the full commit of 40 hexadecimal digits; branches, tags \
-                 and shortened commits may move",
+                words!(
+                    "Runner 的 revision 必须是 40 位十六进制的完整 commit；分支、标签和缩写的 commit 会变动",
+                    "a runner's revision must be the full commit of 40 hexadecimal digits; branches, \
+                     tags and shortened commits may move"
+                ),
             )
             .at("spec.runner"));
         }
         Ok(Self { name: name.to_owned(), revision: revision.to_owned() })
+    }
+
+    /// The refusal of something that is no selector.
+    pub(super) fn malformed() -> Refused {
+        let why = words!(
+            "Runner 的形式是 namespace/name@commit",
+            "a runner is named as namespace/name@commit"
+        );
+        Refused::new(Code::InvalidRunner, why).at("spec.runner")
     }
 }
 
@@ -102,6 +111,16 @@ pub(super) fn name_is_good(text: &str) -> bool {
             && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
     text.split_once('/').is_some_and(|(namespace, name)| part(namespace) && part(name))
+}
+
+/// The refusal of what is no longer what was published.
+pub(super) fn damaged(code: Code, path: &str, row: &Publication) -> Refused {
+    let (name, revision) = (&row.name, &row.revision);
+    let why = words!(
+        "{name}@{revision} 保存的文件 {path} 已损坏",
+        "of {name}@{revision} the stored file {path} is damaged"
+    );
+    Refused::new(code, why)
 }
 
 /// The registry of a server.
@@ -130,15 +149,18 @@ impl Registry {
         if !name_is_good(&new.name) {
             return Err(Refused::new(
                 Code::InvalidRunner,
-                "a runner's name is namespace/name, each of letters, digits, `.`, `_` and `-`",
+                words!(
+                    "Runner 的名称形式是 namespace/name，各由字母、数字、`.`、`_` 和 `-` 组成",
+                    "a runner's name is namespace/name, each of letters, digits, `.`, `_` and `-`"
+                ),
             )
             .at("name"));
         }
         let definition = Definition::read(&new.files)
-            .map_err(|error| Refused::new(Code::InvalidRunner, error.to_string()).at("files"))?;
-        new.proof.verify(&new.revision, &new.files).map_err(|error| {
-            Refused::new(Code::RunnerHashMismatch, error.to_string()).at("files")
-        })?;
+            .map_err(|why| Refused::new(Code::InvalidRunner, why).at("files"))?;
+        new.proof
+            .verify(&new.revision, &new.files)
+            .map_err(|error| Refused::new(Code::RunnerHashMismatch, error.words()).at("files"))?;
         let namespace = new.name.split('/').next().unwrap_or_default();
         self.namespace_is_free(namespace, &publisher.workspace).await?;
         let manifest = manifest_sha256(&new.name, &new.revision, &new.files);
@@ -174,7 +196,10 @@ impl Registry {
         match self.store.namespace_holder(name).await? {
             Some(holder) if holder.workspace != *of => Err(Refused::new(
                 Code::PermissionDenied,
-                format!("the namespace {name} belongs to another workspace"),
+                words!(
+                    "命名空间 {name} 属于另一个工作区",
+                    "the namespace {name} belongs to another workspace"
+                ),
             )
             .at("name")),
             _ => Ok(()),
@@ -199,9 +224,13 @@ impl Registry {
         if same {
             return Ok(stored);
         }
+        let (name, revision) = (row.name, row.revision);
         Err(Refused::new(
             Code::VersionConflict,
-            format!("{}@{} is published with other content or visibility", row.name, row.revision),
+            words!(
+                "{name}@{revision} 已以不同的内容或可见性发布",
+                "{name}@{revision} is published with other content or visibility"
+            ),
         ))
     }
 
@@ -233,7 +262,10 @@ impl Registry {
         let missing = || {
             Refused::new(
                 Code::RunnerNotFound,
-                format!("there is no runner {wanted}, or it is not readable for this key"),
+                words!(
+                    "没有 Runner {wanted}，或此 key 无权读取",
+                    "there is no runner {wanted}, or it is not readable for this key"
+                ),
             )
             .at("spec.runner")
         };
@@ -294,10 +326,7 @@ impl Registry {
     pub async fn content(&self, row: &Publication, file: &SyncedFile) -> Result<Vec<u8>, Refused> {
         use tokio::io::AsyncReadExt as _;
         let sha256: Digest = file.sha256.parse().map_err(Refused::internal)?;
-        let lost = || {
-            let why = format!("the stored file {} of {} is damaged", file.path, row.name);
-            Refused::new(Code::RunnerHashMismatch, why)
-        };
+        let lost = || damaged(Code::RunnerHashMismatch, &file.path, row);
         let (mut opened, _) = self.blobs.read(&row.project, &sha256).await.map_err(|_| lost())?;
         let mut content = Vec::new();
         opened.read_to_end(&mut content).await.map_err(Refused::internal)?;
@@ -317,13 +346,7 @@ impl Registry {
             let sha256: Digest = file.sha256.parse().map_err(Refused::internal)?;
             let shared = self.blobs.share(&row.project, project, &sha256, file.size).await?;
             if !shared {
-                return Err(Refused::new(
-                    Code::RunnerHashMismatch,
-                    format!(
-                        "the stored file {} of {}@{} is damaged",
-                        file.path, row.name, row.revision
-                    ),
-                ));
+                return Err(damaged(Code::RunnerHashMismatch, &file.path, row));
             }
         }
         Ok(row.files.clone())

@@ -11,6 +11,7 @@ use super::refusal::{Code, Refused};
 use super::registry::RunnerRef;
 use super::strict::parse_strict;
 use super::tags;
+use crate::api::text::{Words, words};
 
 /// Most trials of one job.
 const MOST_TRIALS: usize = 16;
@@ -68,8 +69,12 @@ pub struct Resources {
     pub shm_mb: Option<u64>,
 }
 
-fn spec_error(field: &str, message: impl Into<String>) -> Refused {
+fn spec_error(field: &str, message: Words) -> Refused {
     Refused::new(Code::InvalidSpec, message).at(field)
+}
+
+fn no_object(field: &str) -> Refused {
+    spec_error(field, words!("必须是对象", "must be an object").about(field))
 }
 
 impl Request {
@@ -78,37 +83,49 @@ impl Request {
     /// # Errors
     /// The first thing that is wrong, with its code and field.
     pub fn read(body: &[u8]) -> Result<Self, Refused> {
-        let value = parse_strict(body).map_err(|why| {
-            let twice_tag = why.contains("is there twice");
-            let code = if twice_tag { Code::InvalidSpec } else { Code::BadRequest };
-            Refused::new(code, why)
+        let value = parse_strict(body).map_err(|fault| {
+            let code = if fault.twice.is_some() { Code::InvalidSpec } else { Code::BadRequest };
+            Refused::new(code, fault.words())
         })?;
         let Value::Object(mut root) = value else {
-            return Err(Refused::new(Code::BadRequest, "the request must be a JSON object"));
+            let why = words!("请求必须是 JSON 对象", "the request must be a JSON object");
+            return Err(Refused::new(Code::BadRequest, why));
         };
         match root.remove("type") {
             None => {}
             Some(Value::String(kind)) if kind == "train" => {}
             Some(_) => {
-                let why = "only jobs of type \"train\" are served here";
+                let why = words!(
+                    "这里只提供 type 为 \"train\" 的任务",
+                    "only jobs of type \"train\" are served here"
+                );
                 return Err(Refused::new(Code::InvalidJobType, why).at("type"));
             }
         }
         let request_id = request_id(root.remove("request_id"))?;
         for key in ["metadata", "user_metadata"] {
             if root.contains_key(key) {
-                let why = format!("{key} is not served for runner jobs; use tags");
+                let why = words!(
+                    "Runner 任务不支持 {key}，请用 tags",
+                    "{key} is not served for runner jobs; use tags"
+                );
                 return Err(Refused::new(Code::InvalidMetadata, why).at(key));
             }
         }
         let (trials, spec) = (taken(&mut root, "trials"), taken(&mut root, "spec"));
         let trials = match (trials, spec) {
             (Some(_), Some(_)) => {
-                let why = "give either trials or spec, not both";
+                let why = words!(
+                    "trials 和 spec 只能给出其中之一",
+                    "give either trials or spec, not both"
+                );
                 return Err(Refused::new(Code::InvalidTrials, why).at("trials"));
             }
             (None, None) => {
-                let why = "trials (1 to 16 entries of name and spec) or spec is needed";
+                let why = words!(
+                    "缺少 trials（1 到 16 项，每项有 name 和 spec）或 spec",
+                    "trials (1 to 16 entries of name and spec) or spec is needed"
+                );
                 return Err(Refused::new(Code::InvalidTrials, why).at("trials"));
             }
             (None, Some(spec)) => vec![TrialRequest::read("trial-1".to_owned(), spec, "spec")?],
@@ -133,31 +150,43 @@ fn taken(map: &mut Map<String, Value>, key: &str) -> Option<Value> {
 }
 
 fn request_id(value: Option<Value>) -> Result<Option<String>, Refused> {
-    let wrong = |why: &str| Refused::new(Code::InvalidRequestId, why).at("request_id");
+    let wrong = |why: Words| Refused::new(Code::InvalidRequestId, why).at("request_id");
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(id)) => {
             let count = id.chars().count();
             if count == 0 || count > REQUEST_ID_CHARACTERS {
-                return Err(wrong("request_id must have 1 to 128 characters"));
+                return Err(wrong(words!(
+                    "request_id 必须有 1 到 {REQUEST_ID_CHARACTERS} 个字符",
+                    "request_id must have 1 to {REQUEST_ID_CHARACTERS} characters"
+                )));
             }
             if id.chars().any(char::is_control) {
-                return Err(wrong("request_id must not hold control characters"));
+                return Err(wrong(words!(
+                    "request_id 不能含控制字符",
+                    "request_id must not hold control characters"
+                )));
             }
             Ok(Some(id))
         }
-        Some(_) => Err(wrong("request_id must be a string")),
+        Some(_) => Err(wrong(words!("request_id 必须是字符串", "request_id must be a string"))),
     }
 }
 
 fn read_trials(value: Value) -> Result<Vec<TrialRequest>, Refused> {
-    let wrong = |why: String| Refused::new(Code::InvalidTrials, why).at("trials");
+    let wrong = |why: Words| Refused::new(Code::InvalidTrials, why).at("trials");
     let Value::Array(items) = value else {
-        return Err(wrong("trials must be a list of name and spec".into()));
+        return Err(wrong(words!(
+            "trials 必须是列表，每项有 name 和 spec",
+            "trials must be a list of name and spec"
+        )));
     };
     if items.is_empty() || items.len() > MOST_TRIALS {
-        let why = format!("a job has 1 to {MOST_TRIALS} trials, not {}", items.len());
-        return Err(wrong(why));
+        let count = items.len();
+        return Err(wrong(words!(
+            "一个任务有 1 到 {MOST_TRIALS} 个 Trial，而不是 {count} 个",
+            "a job has 1 to {MOST_TRIALS} trials, not {count}"
+        )));
     }
     let mut names = BTreeSet::new();
     let mut trials = Vec::new();
@@ -165,22 +194,31 @@ fn read_trials(value: Value) -> Result<Vec<TrialRequest>, Refused> {
         let place = format!("trials[{index}]").replace(['[', ']'], ".");
         let place = place.trim_end_matches('.').to_owned();
         let Value::Object(mut item) = item else {
-            return Err(wrong(format!("{place} must be an object with name and spec")));
+            return Err(wrong(words!(
+                "{place} 必须是含 name 和 spec 的对象",
+                "{place} must be an object with name and spec"
+            )));
         };
         let name = match taken(&mut item, "name") {
             None => format!("trial-{}", index + 1),
             Some(Value::String(name)) if name_is_good(&name) => name,
             Some(_) => {
-                let why =
-                    "letters, digits, `.`, `_` and `-`, 1 to 63, beginning with a letter or digit";
-                return Err(wrong(format!("{place}.name must be {why}")));
+                return Err(wrong(words!(
+                    "{place}.name 只能有字母、数字、`.`、`_` 和 `-`，1 到 63 个，以字母或数字开头",
+                    "{place}.name must be letters, digits, `.`, `_` and `-`, 1 to 63, beginning \
+                     with a letter or digit"
+                )));
             }
         };
         if !names.insert(name.clone()) {
-            return Err(wrong(format!("{place}.name is that of an earlier trial")));
+            return Err(wrong(words!(
+                "{place}.name 与前面的 Trial 重复",
+                "{place}.name is that of an earlier trial"
+            )));
         }
         let spec = taken(&mut item, "spec");
-        let spec = spec.ok_or_else(|| wrong(format!("{place}.spec is missing")))?;
+        let missing = || wrong(words!("缺少 {place}.spec", "{place}.spec is missing"));
+        let spec = spec.ok_or_else(missing)?;
         if let Some(key) = item.keys().next() {
             return Err(unknown(key, &place));
         }
@@ -202,17 +240,27 @@ fn unknown(key: &str, place: &str) -> Refused {
     let field = if place.is_empty() { shown.clone() } else { format!("{place}.{shown}") };
     let (code, why) = match key {
         "executor" | "provider" | "backend" | "queue_id" | "cluster" | "region" => {
-            (Code::BackendSelection, "the server chooses where a job runs")
+            let why = words!("任务在哪里执行由服务端选择", "the server chooses where a job runs");
+            (Code::BackendSelection, why)
         }
         "dataset" | "dataset_ref" | "task" | "task_id" | "task_ref" | "source" | "config"
-        | "split" | "revision" => (Code::InvalidSpec, "runner jobs select no dataset or task"),
+        | "split" | "revision" => (
+            Code::InvalidSpec,
+            words!("Runner 任务不选择数据集或 Task", "runner jobs select no dataset or task"),
+        ),
         "files" | "uploads" | "workdir" | "code" => (
             Code::InvalidSpec,
-            "runner jobs upload no files; the image holds what the program needs",
+            words!(
+                "Runner 任务不上传文件；程序所需的内容由镜像提供",
+                "runner jobs upload no files; the image holds what the program needs"
+            ),
         ),
         "resolved" | "snapshot" | "runner_snapshot" | "image_digest" | "manifest_sha256" => (
             Code::InvalidSpec,
-            "the server resolves and freezes; requests name only what they want",
+            words!(
+                "解析和冻结由服务端完成；请求只说明想要什么",
+                "the server resolves and freezes; requests name only what they want"
+            ),
         ),
         "env"
         | "environment"
@@ -221,46 +269,53 @@ fn unknown(key: &str, place: &str) -> Refused {
         | "params"
         | "profile_id" => (
             Code::InvalidSpec,
-            "runner jobs take neither environment variables nor parameter tables",
+            words!(
+                "Runner 任务不接受环境变量或参数表",
+                "runner jobs take neither environment variables nor parameter tables"
+            ),
         ),
-        "recipe" | "base_model" | "model" | "lora" | "hyperparameters" | "learning_rate" => {
-            (Code::InvalidSpec, "a recipe and a runner cannot be mixed")
-        }
-        "metadata" | "user_metadata" => (Code::InvalidMetadata, "use tags"),
-        _ => (Code::InvalidSpec, "the key is not known"),
+        "recipe" | "base_model" | "model" | "lora" | "hyperparameters" | "learning_rate" => (
+            Code::InvalidSpec,
+            words!("不能混合配方和 Runner", "a recipe and a runner cannot be mixed"),
+        ),
+        "metadata" | "user_metadata" => (Code::InvalidMetadata, words!("请用 tags", "use tags")),
+        _ => (Code::InvalidSpec, words!("未知的字段", "the key is not known")),
     };
-    Refused::new(code, format!("{field}: {why}")).at(field)
+    Refused::new(code, why.about(&field)).at(field)
 }
 
 impl TrialRequest {
     fn read(name: String, value: Value, place: &str) -> Result<Self, Refused> {
         let Value::Object(mut spec) = value else {
-            return Err(spec_error(place, format!("{place} must be an object")));
+            return Err(no_object(place));
         };
         let at = |key: &str| format!("{place}.{key}");
         let runner = match taken(&mut spec, "runner") {
             Some(Value::String(text)) => RunnerRef::parse(&text)?,
             Some(_) => {
-                let why = "a runner is named as namespace/name@commit";
-                return Err(Refused::new(Code::InvalidRunner, why).at(at("runner")));
+                return Err(RunnerRef::malformed().at(at("runner")));
             }
             None => match spec.keys().find(|key| !known(key)) {
                 Some(key) => return Err(unknown(key, place)),
                 None => {
-                    return Err(spec_error(&at("runner"), format!("{} is missing", at("runner"))));
+                    let field = at("runner");
+                    return Err(spec_error(&field, words!("缺少 {field}", "{field} is missing")));
                 }
             },
         };
         let image = match taken(&mut spec, "image") {
             None => None,
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text),
-            Some(_) => return Err(spec_error(&at("image"), "image must be an image reference")),
+            Some(_) => {
+                let why = words!("image 必须是镜像引用", "image must be an image reference");
+                return Err(spec_error(&at("image"), why));
+            }
         };
         let command = match taken(&mut spec, "command") {
             None => None,
             Some(Value::String(text)) => Some(command(text, &at("command"))?),
             Some(_) => {
-                let why = "command must be a string";
+                let why = words!("command 必须是字符串", "command must be a string");
                 return Err(Refused::new(Code::InvalidCommand, why).at(at("command")));
             }
         };
@@ -271,7 +326,10 @@ impl TrialRequest {
         let one = seconds(taken(&mut spec, "timeout_seconds"), &at("timeout_seconds"))?;
         let other = seconds(taken(&mut spec, "timeout_sec"), &at("timeout_sec"))?;
         if one.is_some() && other.is_some() && one != other {
-            let why = "timeout_seconds and timeout_sec differ; give one of them";
+            let why = words!(
+                "timeout_seconds 与 timeout_sec 不一致，请只给出一个",
+                "timeout_seconds and timeout_sec differ; give one of them"
+            );
             return Err(spec_error(&at("timeout_seconds"), why));
         }
         let tags = match taken(&mut spec, "tags") {
@@ -283,7 +341,10 @@ impl TrialRequest {
             None => None,
             Some(value @ Value::Object(_)) => Some(Profile::read(value, &at("profile"))?),
             Some(_) => {
-                let why = "runner jobs take no named profile, only a fixed snapshot with a schema";
+                let why = words!(
+                    "Runner 任务不接受命名的 Profile，只接受带 schema 的固定快照",
+                    "runner jobs take no named profile, only a fixed snapshot with a schema"
+                );
                 return Err(spec_error(&at("profile"), why));
             }
         };
@@ -319,15 +380,21 @@ fn known(key: &str) -> bool {
 }
 
 fn command(text: String, field: &str) -> Result<String, Refused> {
-    let wrong = |why: &str| Refused::new(Code::InvalidCommand, why).at(field);
+    let wrong = |why: Words| Refused::new(Code::InvalidCommand, why).at(field);
     if text.trim().is_empty() {
-        return Err(wrong("command must hold something else than white space"));
+        return Err(wrong(words!(
+            "command 必须含非空白内容",
+            "command must hold something else than white space"
+        )));
     }
     if text.contains('\0') {
-        return Err(wrong("command must not hold a NUL"));
+        return Err(wrong(words!("command 不能含 NUL", "command must not hold a NUL")));
     }
     if text.len() > COMMAND_BYTES {
-        return Err(wrong("command must have at most 65536 bytes in UTF-8"));
+        return Err(wrong(words!(
+            "command 最多 {COMMAND_BYTES} 个 UTF-8 字节",
+            "command must have at most {COMMAND_BYTES} bytes in UTF-8"
+        )));
     }
     Ok(text)
 }
@@ -341,7 +408,11 @@ fn count(value: Option<Value>, most: i128, field: &str) -> Result<Option<u64>, R
     };
     let good = number.filter(|number| (1..=most).contains(number));
     good.and_then(|number| u64::try_from(number).ok()).map(Some).ok_or_else(|| {
-        spec_error(field, format!("{field} must be a whole number from 1 to {most}"))
+        let why = words!(
+            "{field} 必须是 1 到 {most} 的整数",
+            "{field} must be a whole number from 1 to {most}"
+        );
+        spec_error(field, why)
     })
 }
 
@@ -352,7 +423,7 @@ fn seconds(value: Option<Value>, field: &str) -> Result<Option<u64>, Refused> {
 impl Resources {
     fn read(value: Value, place: &str) -> Result<Self, Refused> {
         let Value::Object(mut map) = value else {
-            return Err(spec_error(place, format!("{place} must be an object")));
+            return Err(no_object(place));
         };
         let at = |key: &str| format!("{place}.{key}");
         let gpu_type = match taken(&mut map, "gpu_type") {
@@ -360,7 +431,10 @@ impl Resources {
             Some(Value::String(text)) if !text.trim().is_empty() && text.len() <= 128 => {
                 Some(text.trim().to_owned())
             }
-            Some(_) => return Err(spec_error(&at("gpu_type"), "gpu_type must name a GPU model")),
+            Some(_) => {
+                let why = words!("gpu_type 必须是 GPU 型号", "gpu_type must name a GPU model");
+                return Err(spec_error(&at("gpu_type"), why));
+            }
         };
         let mut number = |key: &str, most| count(taken(&mut map, key), most, &at(key));
         let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
@@ -384,6 +458,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::api::text::is_chinese;
 
     const RUNNER: &str = "envloop/bash@0123456789abcdef0123456789abcdef01234567";
 
@@ -540,7 +615,7 @@ mod tests {
         #[test]
         fn hostile_bodies_are_refused_with_a_sentence(body in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Err(refused) = Request::read(&body) {
-                prop_assert!(!refused.message.is_empty());
+                prop_assert!(is_chinese(&refused.message.zh) && !refused.message.en.is_empty());
             }
         }
 
@@ -549,7 +624,8 @@ mod tests {
             for value in [json!(text), json!(number), json!([text]), json!({ "a": number })] {
                 let refused = read(&single(&key, value.clone()));
                 if let Err(refused) = refused {
-                    prop_assert!(!refused.message.contains('['), "{}", refused.message);
+                    let Words { zh, en } = refused.message;
+                    prop_assert!(is_chinese(&zh) && !zh.contains('[') && !en.contains('['), "{}", en);
                 }
                 let _ = read(&json!({ &key: value }));
             }

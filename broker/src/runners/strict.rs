@@ -1,30 +1,60 @@
 //! JSON in which no object names a key twice: of two meanings neither is the right one.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::api::text::{Words, words};
+
+/// Why a text is no JSON with every key once.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JsonFault {
+    /// The key that is there twice, if that is it.
+    pub twice: Option<String>,
+    line: usize,
+    column: usize,
+}
+
+impl JsonFault {
+    /// What is wrong and where, without values.
+    pub fn words(&self) -> Words {
+        let Self { twice, line, column } = self;
+        match twice {
+            Some(key) => words!(
+                "键 `{key}` 重复（第 {line} 行第 {column} 列）",
+                "the key `{key}` is there twice, at line {line}, column {column}"
+            ),
+            None => words!(
+                "第 {line} 行第 {column} 列不是有效的 JSON",
+                "not JSON at line {line}, column {column}"
+            ),
+        }
+    }
+}
+
 /// Parses JSON; a repeated key is an error that names it.
 ///
 /// # Errors
 /// What is wrong and where, without values.
-pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
+pub fn parse_strict(text: &[u8]) -> Result<Value, JsonFault> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let told = |error: serde_json::Error| match error.classify() {
-        // Our own sentence; any other may show values.
-        serde_json::error::Category::Data => error.to_string(),
-        _ => format!("not JSON at line {}, column {}", error.line(), error.column()),
-    };
-    let value = Strict.deserialize(&mut deserializer).map_err(told)?;
-    deserializer.end().map_err(told)?;
-    Ok(value)
+    let twice = Cell::new(None);
+    let value = Strict(&twice).deserialize(&mut deserializer);
+    let value = value.and_then(|value| deserializer.end().map(|()| value));
+    // The error's own text may show values.
+    value.map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        JsonFault { twice: twice.take(), line, column }
+    })
 }
 
+/// Notes the first key that is there twice.
 #[derive(Clone, Copy)]
-struct Strict;
+struct Strict<'a>(&'a Cell<Option<String>>);
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -32,7 +62,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +111,8 @@ impl<'de> Visitor<'de> for Strict {
             let value = entries.next_value_seed(self)?;
             if found.contains_key(&key) {
                 let shown: String = key.chars().filter(|c| !c.is_control()).take(64).collect();
-                return Err(A::Error::custom(format!("the key `{shown}` is there twice")));
+                self.0.set(Some(shown));
+                return Err(A::Error::custom("a key is there twice"));
             }
             found.insert(key, value);
         }
@@ -97,10 +128,15 @@ mod tests {
     fn a_repeated_key_is_refused_at_any_depth() {
         assert_eq!(parse_strict(br#"{"a":[1,{"b":null}]}"#).unwrap()["a"][0], 1);
         for twice in [r#"{"a":1,"a":1}"#, r#"{"x":[{"a":1,"b":2,"a":3}]}"#] {
-            assert!(parse_strict(twice.as_bytes()).unwrap_err().contains("`a`"), "{twice}");
+            let fault = parse_strict(twice.as_bytes()).unwrap_err();
+            assert_eq!(fault.twice.as_deref(), Some("a"), "{twice}");
+            let Words { zh, en } = fault.words();
+            assert!(
+                zh.contains("键 `a` 重复（第 1 行") && en.contains("`a` is there twice, at line 1")
+            );
         }
         for bad in ["", "{", "{} x", "NaN", "{\"a\":1e999}", "\u{feff}{}"] {
-            assert!(parse_strict(bad.as_bytes()).is_err(), "{bad}");
+            assert_eq!(parse_strict(bad.as_bytes()).unwrap_err().twice, None, "{bad}");
         }
         let deep = "[".repeat(100_000);
         assert!(parse_strict(deep.as_bytes()).is_err());

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::api::text::{Words, words};
+
 const MOST: usize = 16;
 const KEY_CHARACTERS: usize = 64;
 const VALUE_CHARACTERS: usize = 256;
@@ -14,32 +16,43 @@ const VALUE_CHARACTERS: usize = 256;
 /// most 256 printable characters, counted as code points: no control, private-use, unassigned or
 /// format-only ones, except the joiner U+200D and the selector U+FE0F between others. Characters
 /// are as of the Unicode version of this build's standard library.
-pub(super) fn read(value: &Value) -> Result<BTreeMap<String, String>, String> {
+pub(super) fn read(value: &Value) -> Result<BTreeMap<String, String>, Words> {
     let Value::Object(members) = value else {
-        return Err("tags must be an object of strings".to_owned());
+        return Err(words!("tags 必须是值为字符串的对象", "tags must be an object of strings"));
     };
-    if members.len() > MOST {
-        return Err(format!("tags: at most {MOST} pairs, there are {}", members.len()));
+    let count = members.len();
+    if count > MOST {
+        return Err(words!(
+            "tags：最多 {MOST} 对，现有 {count} 对",
+            "tags: at most {MOST} pairs, there are {count}"
+        ));
     }
     let mut tags = BTreeMap::new();
     for (key, value) in members {
         let shown: String = key.chars().filter(|c| !c.is_control()).take(70).collect();
         if !key_is_good(key) {
-            return Err(format!(
-                "tags: the key `{shown}` does not match [A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}"
+            return Err(words!(
+                "tags：键 `{shown}` 只能有字母、数字、`_`、`.` 和 `-`，1 到 64 个，以字母、数字或 `_` 开头",
+                "tags: the key `{shown}` must have letters, digits, `_`, `.` and `-`, 1 to 64, \
+                 beginning with a letter, a digit or `_`"
             ));
         }
         let Value::String(text) = value else {
-            return Err(format!("tags: the value of `{shown}` must be a string"));
+            return Err(words!(
+                "tags：`{shown}` 的值必须是字符串",
+                "tags: the value of `{shown}` must be a string"
+            ));
         };
         let count = text.chars().count();
         if count > VALUE_CHARACTERS {
-            return Err(format!(
+            return Err(words!(
+                "tags：`{shown}` 的值有 {count} 个字符，最多 {VALUE_CHARACTERS} 个",
                 "tags: the value of `{shown}` has {count} characters, at most {VALUE_CHARACTERS} are allowed"
             ));
         }
         if !printable(text) {
-            return Err(format!(
+            return Err(words!(
+                "tags：`{shown}` 的值含有不可打印的字符",
                 "tags: the value of `{shown}` holds a character that is not printable"
             ));
         }

@@ -19,6 +19,7 @@ use super::refusal::{Code, Refused};
 use super::registry::Registry;
 use super::request::{Request, Resources, TrialRequest};
 use crate::accounts::Caller;
+use crate::api::text::{Words, words};
 use crate::driver::Core;
 use crate::ports::Room;
 use crate::store::{JobQuery, JobView, Row, StoreError, Transition};
@@ -106,7 +107,7 @@ impl Training {
     /// The first check that fails.
     pub async fn submit(&self, caller: &Caller, body: &[u8]) -> Result<Accepted, Refused> {
         if !caller.allows(Permission::TrainingRun) {
-            return Err(Refused::new(Code::PermissionDenied, "this key lacks training.run"));
+            return Err(Refused::lacking(Permission::TrainingRun));
         }
         let request = Request::read(body)?;
         let fingerprint = request.fingerprint();
@@ -203,11 +204,12 @@ impl Training {
             return Ok(None);
         };
         if view.job.request_sha256 != fingerprint {
+            let id = &view.job.id;
             return Err(Refused::new(
                 Code::RequestConflict,
-                format!(
-                    "the request id was used for {} with other input; use a new request id",
-                    view.job.id
+                words!(
+                    "此 request id 已用于输入不同的 {id}；请使用新的 request id",
+                    "the request id was used for {id} with other input; use a new request id"
                 ),
             )
             .at("request_id"));
@@ -218,34 +220,51 @@ impl Training {
     /// The best offer that can be launched; busy ones too, for the trial waits its turn.
     fn choose(&self, plan: &Planned<'_>, project: &Project) -> Result<Chosen, Refused> {
         let name = &plan.request.name;
-        let refused = |why: String| {
-            Refused::new(Code::UnsupportedHardware, format!("trial {name}: {why}"))
+        let refused = |why: Words| {
+            Refused::new(Code::UnsupportedHardware, why.about(format_args!("trial {name}")))
                 .at("spec.resources")
         };
         if !plan.definition.gpu {
-            let why = format!("the runner {} does not run on GPUs", plan.request.runner.name);
+            let runner = &plan.request.runner.name;
+            let why = words!(
+                "Runner {runner} 不能在 GPU 上运行",
+                "the runner {runner} does not run on GPUs"
+            );
             return Err(Refused::new(Code::RunnerGpuUnavailable, why).at("spec.runner"));
         }
         let wanted = plan.resources();
         let text = wanted.gpu_type.as_deref().ok_or_else(|| {
-            refused("no GPU model is named; set resources.gpu_type, for example H100".into())
+            refused(words!(
+                "没有指明 GPU 型号；请设置 resources.gpu_type，例如 H100",
+                "no GPU model is named; set resources.gpu_type, for example H100"
+            ))
         })?;
         let shown: String =
             text.chars().filter(|c| !c.is_control() && !"[]".contains(*c)).take(64).collect();
-        let model = GpuModel::resolve(text)
-            .ok_or_else(|| refused(format!("{shown} is not a known GPU model")))?;
+        let model = GpuModel::resolve(text).ok_or_else(|| {
+            refused(words!("未知的 GPU 型号 {shown}", "{shown} is not a known GPU model"))
+        })?;
         let number = wanted.gpus.unwrap_or(1);
-        let gpus = GpuCount::whole(number)
-            .ok_or_else(|| refused("gpus must be a positive number".into()))?;
+        let gpus = GpuCount::whole(number).ok_or_else(|| {
+            refused(words!("gpus 必须是正整数", "gpus must be a positive number"))
+        })?;
         if project.quota.hard_limit.is_some_and(|limit| number > limit) {
-            return Err(refused(format!("{number} GPUs are more than the project may ever use")));
+            return Err(refused(words!(
+                "{number} 张 GPU 超过项目的上限，永远无法满足",
+                "{number} GPUs are more than the project may ever use"
+            )));
         }
         let offers = self.core.parts.prices.best(model.id, gpus);
         if offers.is_empty() {
-            return Err(refused(format!("nothing offers {number} x {shown} on one node")));
+            return Err(refused(words!(
+                "没有在单个节点上提供 {number} x {shown} 的报价",
+                "nothing offers {number} x {shown} on one node"
+            )));
         }
-        let mut reason = refused(format!(
-            "no connected account can launch {number} x {shown} on one node; connect one or choose other hardware"
+        let mut reason = refused(words!(
+            "没有已连接的账号能在单个节点上启动 {number} x {shown}；请连接账号或选择其他硬件",
+            "no connected account can launch {number} x {shown} on one node; connect one or choose \
+             other hardware"
         ));
         for offer in offers {
             let Some(provider) = self.core.parts.registry.get(&offer.key.provider) else {
@@ -258,21 +277,25 @@ impl Training {
             let own_machine = capabilities.bootstrapping == Bootstrapping::Direct;
             if capabilities.deadman == Deadman::None && !own_machine && !project.consents_no_deadman
             {
-                reason = refused(format!(
-                    "{} ends no node while this server is gone; the project must consent first",
-                    offer.key.provider
+                reason = refused(words!(
+                    "本服务器离线时 {provider} 不会结束节点；须先由项目同意",
+                    "{provider} ends no node while this server is gone; the project must consent first",
+                    provider = offer.key.provider
                 ));
                 continue;
             }
             if capabilities.needs_public_url && !self.reachable {
-                reason =
-                    refused("nodes could not reach this server; start it with --public-url".into());
+                reason = refused(words!(
+                    "节点无法连接本服务器；请用 --public-url 启动服务器",
+                    "nodes could not reach this server; start it with --public-url"
+                ));
                 continue;
             }
             match offer.price.state.known() {
                 Some(price) => return Ok(Chosen { offer, price, gpus }),
                 None => {
-                    let why = format!("the price of {} is unknown", offer.key);
+                    let key = &offer.key;
+                    let why = words!("{key} 的价格未知", "the price of {key} is unknown");
                     reason = Refused::new(Code::PriceMissing, why).at("spec.resources");
                 }
             }
@@ -302,14 +325,16 @@ impl Training {
         for chosen in chosen {
             gpus = gpus.saturating_add(whole(chosen.gpus));
         }
-        let full = |why: String| Refused::new(Code::CapacityExceeded, why).retry(30);
+        let full = |why: Words| Refused::new(Code::CapacityExceeded, why).retry(30);
         if trials > MOST_WAITING {
-            return Err(full(format!(
+            return Err(full(words!(
+                "等待或运行中的 Trial 超过 {MOST_WAITING} 个，请稍后再试",
                 "more than {MOST_WAITING} trials wait or run; try again later"
             )));
         }
         match project.quota.hard_limit.filter(|limit| gpus > *limit) {
-            Some(limit) => Err(full(format!(
+            Some(limit) => Err(full(words!(
+                "加上本次共有 {gpus} 张 GPU 在使用或等待，超过项目的上限 {limit}",
                 "with this {gpus} GPUs are in use or waited for, above the project's limit of {limit}"
             ))),
             None => Ok(()),
@@ -331,9 +356,10 @@ impl Training {
                 }
             };
             let rate = rate.ok_or_else(|| {
-                let why = format!(
-                    "no usable rate from {} to {}, so the budget cannot be checked",
-                    price.currency, budget.currency
+                let (from, to) = (price.currency, budget.currency);
+                let why = words!(
+                    "没有从 {from} 到 {to} 的可用汇率，无法核对预算",
+                    "no usable rate from {from} to {to}, so the budget cannot be checked"
                 );
                 Refused::new(Code::PriceMissing, why)
             })?;
@@ -346,7 +372,9 @@ impl Training {
         let currency = budget.currency;
         Err(Refused::new(
             Code::InsufficientBalance,
-            format!(
+            words!(
+                "预算 {limit} {currency} 不足：已花费或预留 {committed} {currency}，此任务的第一小时需要 \
+                 {hour} {currency}",
                 "the budget of {limit} {currency} is not enough: {committed} {currency} are spent or \
                  reserved, and the first hour of this job needs {hour} {currency}"
             ),
@@ -417,7 +445,7 @@ fn whole(count: GpuCount) -> u32 {
 }
 
 fn image_refused(problem: ImageProblem) -> Refused {
-    let text = problem.to_string();
+    let text = problem.words();
     let refused = match problem {
         ImageProblem::Malformed(_) => Refused::new(Code::InvalidSpec, text),
         ImageProblem::NotPublic(_) | ImageProblem::Platform(_) | ImageProblem::NoGpus(_) => {
@@ -455,18 +483,24 @@ fn job_spec(first: &TrialSpec) -> JobSpec {
 impl Planned<'_> {
     /// What the definition allows.
     fn check(&self) -> Result<(), Refused> {
-        let runner = &self.request.runner;
+        let runner = &self.request.runner.name;
         if self.request.command.is_some() && !self.definition.takes_command() {
             return Err(Refused::new(
                 Code::UnsupportedCommand,
-                format!("the runner {} declares no run_command parameter", runner.name),
+                words!(
+                    "Runner {runner} 没有声明 run_command 参数",
+                    "the runner {runner} declares no run_command parameter"
+                ),
             )
             .at("spec.command"));
         }
         if self.image().is_none() {
             return Err(Refused::new(
                 Code::InvalidSpec,
-                format!("the runner {} declares no image; set spec.image", runner.name),
+                words!(
+                    "Runner {runner} 没有声明镜像；请设置 spec.image",
+                    "the runner {runner} declares no image; set spec.image"
+                ),
             )
             .at("spec.image"));
         }

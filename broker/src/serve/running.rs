@@ -306,7 +306,7 @@ pub async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let jobs = Jobs::new(Arc::clone(&core), reachable);
     let runners = RunnerRegistry::new(Arc::clone(&store), blobs.clone(), Arc::clone(&clock));
     if let Err(refused) = publish_examples(&runners).await {
-        tracing::warn!(reason = refused.message, "The example runners were not published");
+        tracing::warn!(reason = refused.message.en, "The example runners were not published");
     }
     let settings = config.images.oci(&config_path)?;
     let images = OciImages::new(settings, Arc::clone(&clock)).map_err(ServeError::Images)?;

@@ -7,6 +7,8 @@ use runwhere_engine::SyncedFile;
 use serde::Deserialize;
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::api::text::{Words, plain};
+
 /// Most files of one sync.
 pub const MAX_FILES: usize = 200_000;
 /// Largest file.
@@ -73,6 +75,28 @@ pub enum ManifestError {
     /// One content with two sizes.
     #[error("{0:?} has the hash of a file of another size")]
     Sizes(String),
+}
+
+impl ManifestError {
+    /// The sentence.
+    pub fn words(&self) -> Words {
+        let zh = match self {
+            Self::Path { path, .. } => format!("文件路径 {} 不是普通的相对路径", plain(path)),
+            Self::Hash(path) => {
+                format!("文件 {} 的 hash 不是 sha256: 加 64 位十六进制", plain(path))
+            }
+            Self::Twice(path) => format!("文件 {} 在清单中重复", plain(path)),
+            Self::Case(one, other) => {
+                format!("{} 与 {} 只有大小写或字符编码方式不同", plain(one), plain(other))
+            }
+            Self::FileAndFolder(path) => format!("{} 既是文件又是目录", plain(path)),
+            Self::TooLarge { path, .. } => format!("文件 {} 超过 1 GiB", plain(path)),
+            Self::TooMany(count) => format!("文件数 {count} 超过上限 {MAX_FILES}"),
+            Self::TooLargeInSum => "文件总大小超过上限".to_owned(),
+            Self::Sizes(path) => format!("文件 {} 的 hash 与另一大小不同的文件相同", plain(path)),
+        };
+        Words::new(zh, self.to_string())
+    }
 }
 
 impl Manifest {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use reqwest::Method;
+use reqwest::header::ACCEPT_LANGUAGE;
 use serde_json::Value;
 
 use super::connection::Connection;
 use super::failure::{ElFailure, Outcome};
 use crate::api::Transport;
-use crate::texts::{Text, el as texts};
+use crate::texts::{Lang, Text, el as texts};
 
 const REPLY_BYTES: usize = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,6 +22,7 @@ pub(super) struct Client {
     transport: Transport,
     connection: Connection,
     url: String,
+    lang: Lang,
 }
 
 /// Text for a path or query.
@@ -51,9 +53,10 @@ pub(super) fn network(error: &reqwest::Error) -> ElFailure {
 }
 
 impl Client {
-    pub(super) fn new(connection: Connection) -> Outcome<Self> {
+    /// A client that is answered in a language.
+    pub(super) fn new(connection: Connection, lang: Lang) -> Outcome<Self> {
         let url = connection.require_url()?.to_owned();
-        Ok(Self { transport: Transport::default(), connection, url })
+        Ok(Self { transport: Transport::default(), connection, url, lang })
     }
 
     /// A request with our headers; `path` is below the base, or a whole address of another host,
@@ -65,7 +68,7 @@ impl Client {
             .transport
             .pool(&url)
             .map_err(|failure| ElFailure::local("INTERNAL_ERROR", failure.message.clone()))?;
-        let mut request = pool.request(method, &url);
+        let mut request = pool.request(method, &url).header(ACCEPT_LANGUAGE, self.lang.tag());
         if own {
             if let Some(key) = &self.connection.key {
                 request = request.bearer_auth(key);

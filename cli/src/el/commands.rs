@@ -27,7 +27,7 @@ pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome
     if let Command::Completions(args) = command {
         return completions(args.shell, lang);
     }
-    let client = Client::new(Connection::resolve(env)?)?;
+    let client = Client::new(Connection::resolve(env)?, lang)?;
     match command {
         Command::Job(job) => self::job(&client, job, lang).await,
         Command::Trial(trial) => self::trial(&client, trial).await,
@@ -293,7 +293,7 @@ async fn auth(auth: Auth, env: &Env, lang: Lang) -> Outcome {
     match auth {
         Auth::Login(args) => login(&args, env, lang).await,
         Auth::Status => {
-            let client = Client::new(Connection::resolve(env)?)?;
+            let client = Client::new(Connection::resolve(env)?, lang)?;
             shown(client.get("/v1/me").await?)
         }
         Auth::Config(Config::Show) => {
@@ -305,11 +305,11 @@ async fn auth(auth: Auth, env: &Env, lang: Lang) -> Outcome {
                 "api_key": connection.key.map(|_| "configured"),
             }))
         }
-        Auth::Config(Config::Set(args)) => set(&args, env).await,
+        Auth::Config(Config::Set(args)) => set(&args, env, lang).await,
     }
 }
 
-async fn set(args: &SetConfig, env: &Env) -> Outcome {
+async fn set(args: &SetConfig, env: &Env, lang: Lang) -> Outcome {
     let store = Store::of(env)?;
     let mut saved = store.saved()?;
     let value = match (&args.value, args.stdin) {
@@ -339,7 +339,7 @@ async fn set(args: &SetConfig, env: &Env) -> Outcome {
                 key: Some(value.clone()),
                 ..Connection::default()
             };
-            let me = Client::new(connection)?.get("/v1/me").await?;
+            let me = Client::new(connection, lang)?.get("/v1/me").await?;
             keep(&store, &url, &value, &me)?;
             return shown(json!({ "saved": "api-key", "project": me["project"] }));
         }
@@ -380,7 +380,8 @@ async fn login(args: &Login, env: &Env, lang: Lang) -> Outcome {
         Some(url) => normal(url)?,
         None => Connection::resolve(env)?.require_url()?.to_owned(),
     };
-    let client = Client::new(Connection { url: Some(url.clone()), ..Connection::default() })?;
+    let connection = Connection { url: Some(url.clone()), ..Connection::default() };
+    let client = Client::new(connection, lang)?;
     let key = format!("epk_{}", hex::encode(random(32)));
     let poll = hex::encode(random(32));
     let code: String = random(8)
@@ -427,7 +428,7 @@ async fn login(args: &Login, env: &Env, lang: Lang) -> Outcome {
     }
     let connection =
         Connection { url: Some(url.clone()), key: Some(key.clone()), ..Connection::default() };
-    let me = Client::new(connection)?.get("/v1/me").await?;
+    let me = Client::new(connection, lang)?.get("/v1/me").await?;
     keep(&store, &url, &key, &me)?;
     shown(json!({ "status": "signed_in", "workspace": me["workspace"], "project": me["project"] }))
 }

@@ -7,8 +7,9 @@ use runwhere_engine::{Permission, TrialState};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Error, ok};
-use super::state::{El, Signed};
+use super::state::{El, Signed, other_project, other_workspace};
 use crate::accounts::Caller;
+use crate::api::text::words;
 use crate::runners::Code;
 use crate::store::JobQuery;
 
@@ -51,7 +52,7 @@ pub(super) async fn projects(
     Path(workspace): Path<String>,
 ) -> Answer {
     if workspace != signed.0.workspace.as_str() {
-        return Err(Error::new(Code::WorkspaceDenied, "the key is not of this workspace"));
+        return Err(other_workspace());
     }
     let [_, project] = identity(&el, &signed.0).await?;
     ok(json!({ "items": [project], "next_cursor": null }))
@@ -59,10 +60,10 @@ pub(super) async fn projects(
 
 fn own(caller: &Caller, workspace: &str, project: &str) -> Result<(), Error> {
     if workspace != caller.workspace.as_str() {
-        return Err(Error::new(Code::WorkspaceDenied, "the key is not of this workspace"));
+        return Err(other_workspace());
     }
     if project != caller.project.as_str() {
-        return Err(Error::new(Code::ProjectDenied, "the key is not of this project"));
+        return Err(other_project());
     }
     Ok(())
 }
@@ -110,6 +111,9 @@ pub(super) async fn human(signed: Signed) -> Answer {
     let _ = signed;
     Err(Error::new(
         Code::HumanSessionRequired,
-        "this needs a person's session; an API key cannot do it",
+        words!(
+            "这需要由人登录后操作，API key 不能完成",
+            "this needs a person's session; an API key cannot do it"
+        ),
     ))
 }

@@ -13,6 +13,7 @@ use super::page::{self, Parameters};
 use super::state::{El, Signed};
 use super::trials;
 use crate::api::download;
+use crate::api::text::words;
 use crate::blobs::BlobError;
 use crate::runners::Code;
 
@@ -69,17 +70,21 @@ pub(super) async fn content(
         if !trial.state.is_terminal() {
             return Err(Error::new(
                 Code::ArtifactNotReady,
-                "the trial's outputs are not collected yet",
+                words!("此 Trial 的输出尚未收集", "the trial's outputs are not collected yet"),
             ));
         }
-        return Err(Error::new(Code::ArtifactNotFound, "there is no such artifact"));
+        let why = words!("没有这个产物", "there is no such artifact");
+        return Err(Error::new(Code::ArtifactNotFound, why));
     };
     stream_of(&el, &caller.project, output).await
 }
 
 /// The content of an output.
 pub(super) async fn stream_of(el: &El, project: &ProjectId, output: &Output) -> Answer {
-    let gone = || Error::new(Code::ArtifactNotFound, "the artifact's content is not kept any more");
+    let gone = || {
+        let why = words!("产物的内容已不再保存", "the artifact's content is not kept any more");
+        Error::new(Code::ArtifactNotFound, why)
+    };
     let sha256: Digest = output.sha256.parse().map_err(|_| gone())?;
     match el.parts.blobs.read(project, &sha256).await {
         Ok(opened) => Ok(download::blob(opened, &sha256)),

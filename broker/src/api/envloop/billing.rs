@@ -15,6 +15,7 @@ use super::answer::{Answer, Error, ok};
 use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use crate::accounts::Caller;
+use crate::api::text::words;
 use crate::runners::Code;
 use crate::store::SegmentQuery;
 
@@ -63,8 +64,10 @@ pub(super) async fn account(State(el): State<Arc<El>>, signed: Signed) -> Answer
 }
 
 fn instant(parameters: &Parameters, name: &str) -> Result<Timestamp, Error> {
-    let wrong =
-        || Error::new(Code::InvalidBillingWindow, format!("{name} is an RFC 3339 time")).at(name);
+    let wrong = || {
+        let why = words!("{name} 必须是 RFC 3339 时间", "{name} is an RFC 3339 time");
+        Error::new(Code::InvalidBillingWindow, why).at(name)
+    };
     let given = given(parameters, name).ok_or_else(wrong)?;
     // A plus sign in a query is a blank.
     given.replace(' ', "+").parse().map_err(|_| wrong())
@@ -116,11 +119,16 @@ pub(super) async fn usage(
     let caller = reader(signed)?;
     let (start, end) = (instant(&parameters, "start")?, instant(&parameters, "end")?);
     if end <= start {
-        return Err(Error::new(Code::InvalidBillingWindow, "end must come after start").at("end"));
+        let why = words!("end 必须晚于 start", "end must come after start");
+        return Err(Error::new(Code::InvalidBillingWindow, why).at("end"));
     }
     let by = given(&parameters, "group_by").unwrap_or("day");
     if !matches!(by, "day" | "product" | "endpoint" | "sku") {
-        return Err(Error::new(Code::InvalidGroupBy, "group_by is day, product, endpoint or sku"));
+        let why = words!(
+            "group_by 是 day、product、endpoint 或 sku",
+            "group_by is day, product, endpoint or sku"
+        );
+        return Err(Error::new(Code::InvalidGroupBy, why));
     }
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for segment in segments(&el, &caller, Some(start), Some(end)).await? {

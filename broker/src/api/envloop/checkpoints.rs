@@ -19,6 +19,7 @@ use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use super::{artifacts, jobs};
 use crate::accounts::Caller;
+use crate::api::text::words;
 use crate::disk;
 use crate::runners::{Code, Refused};
 use crate::store::{JobView, Transition};
@@ -294,7 +295,7 @@ pub(super) async fn list(
     let mut from = page::cursor(&parameters)?
         .map(JobId::new)
         .transpose()
-        .map_err(|_| Error::new(Code::InvalidCursor, "not a cursor of this list"))?;
+        .map_err(|_| page::foreign_cursor())?;
     let mut items = Vec::new();
     loop {
         // Whole jobs only, so that a cursor is a job.
@@ -315,7 +316,10 @@ pub(super) async fn list(
 
 /// The checkpoint of a name: its id, or its path.
 async fn named(el: &El, caller: &Caller, name: &str, job: Option<&str>) -> Result<Found, Error> {
-    let missing = || Error::new(Code::CheckpointNotFound, "there is no such checkpoint");
+    let missing = || {
+        let why = words!("没有这个 checkpoint", "there is no such checkpoint");
+        Error::new(Code::CheckpointNotFound, why)
+    };
     let path = name.strip_prefix("envloop://").and_then(|rest| rest.split_once('/'));
     let (job, id) = match path {
         Some((job, id)) => (Some(job), id),
@@ -349,8 +353,9 @@ pub(super) async fn download(
     headers: HeaderMap,
 ) -> Answer {
     let caller = signed.reads_jobs()?;
-    let path = given(&parameters, "path")
-        .ok_or_else(|| Error::new(Code::BadRequest, "path is missing").at("path"))?;
+    let path = given(&parameters, "path").ok_or_else(|| {
+        Error::new(Code::BadRequest, words!("缺少 path", "path is missing")).at("path")
+    })?;
     let found = named(&el, &caller, path, given(&parameters, "job_id")).await?;
     let base = el.base_url(&headers);
     let until = el.parts.clock.now() + SignedDuration::from_secs(ADDRESS_SECONDS);
@@ -381,7 +386,10 @@ fn mark(el: &El, said: &str) -> String {
 }
 
 pub(super) async fn file(State(el): State<Arc<El>>, Path(ticket): Path<String>) -> Answer {
-    let refused = || Error::new(Code::AccessDenied, "the download address is not valid any more");
+    let refused = || {
+        let why = words!("下载地址已失效", "the download address is not valid any more");
+        Error::new(Code::AccessDenied, why)
+    };
     let (said, given) = ticket.rsplit_once('.').ok_or_else(refused)?;
     // Compared as digests: how long that takes tells nothing about the mark.
     if Digest::of(given.as_bytes()) != Digest::of(mark(&el, said).as_bytes()) {
@@ -447,6 +455,9 @@ pub(super) async fn operation_of(
     let checkpoint = id.strip_prefix("op_ck_").filter(|_| project == caller.project.as_str());
     match checkpoint {
         Some(rest) => ok(operation(&caller, &format!("ck_{rest}"), el.parts.clock.now())),
-        None => Err(Error::new(Code::ResourceNotFound, "there is no such operation")),
+        None => {
+            let why = words!("没有这个操作", "there is no such operation");
+            Err(Error::new(Code::ResourceNotFound, why))
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use crate::accounts::Caller;
 use crate::api::body;
+use crate::api::text::{Words, words};
 use crate::blobs::{BlobError, Encoding};
 use crate::runners::{
     self, Code, ContentKind, ContentRef, MOST_FILES, NewContent, Publisher, Refused,
@@ -27,8 +28,13 @@ use crate::sync::{ListedFile, MAX_FILE_BYTES};
 const BODY: usize = 4 << 20;
 
 fn kind_of(word: &str) -> Result<ContentKind, Error> {
-    ContentKind::parse(word)
-        .ok_or_else(|| Error::new(Code::NotFound, "the kind is recipes, datasets or plugins"))
+    ContentKind::parse(word).ok_or_else(|| {
+        let why = words!(
+            "类别是 recipes、datasets 或 plugins",
+            "the kind is recipes, datasets or plugins"
+        );
+        Error::new(Code::NotFound, why)
+    })
 }
 
 fn item(row: &Publication) -> Result<Value, Refused> {
@@ -77,9 +83,9 @@ async fn listed(
     let caller = signed.any(&[Permission::RunnerRead])?;
     let kind = kind_of(kind)?;
     let limit = page::limit(parameters)?;
-    let bad = || Error::new(Code::InvalidCursor, "not a cursor of this list");
-    let before =
-        page::cursor(parameters)?.map(|text| text.parse().map_err(|_| bad())).transpose()?;
+    let before = page::cursor(parameters)?
+        .map(|text| text.parse().map_err(|_| page::foreign_cursor()))
+        .transpose()?;
     let (rows, next) = el.registry().list(&caller, kind.row(), name, before, limit).await?;
     let items = rows.iter().map(item).collect::<Result<Vec<_>, _>>()?;
     ok(json!({ "items": items, "next_cursor": next.map(|at| page::opaque(&at.to_string())) }))
@@ -119,7 +125,7 @@ pub(super) async fn get(
         Some(row) => ok(whole(&el, &caller, row).await?),
         None => Err(Error::new(
             Code::ResourceNotFound,
-            "there is no such content, or it is not readable",
+            words!("没有这份内容，或无权读取", "there is no such content, or it is not readable"),
         )),
     }
 }
@@ -174,8 +180,11 @@ pub(super) async fn withdraw(
 }
 
 fn digest(text: &str) -> Result<Digest, Error> {
-    text.parse()
-        .map_err(|_| Error::new(Code::BadRequest, "64 hexadecimal digits of a SHA-256 are needed"))
+    text.parse().map_err(|_| {
+        let why =
+            words!("需要 64 位十六进制的 SHA-256", "64 hexadecimal digits of a SHA-256 are needed");
+        Error::new(Code::BadRequest, why)
+    })
 }
 
 /// Whether the project has a file's content already.
@@ -188,7 +197,10 @@ pub(super) async fn file(
     let sha256 = digest(&sha256)?;
     match el.parts.blobs.size(&caller.project, &sha256).await? {
         Some(size) => ok(json!({ "sha256": sha256.to_string(), "size": size })),
-        None => Err(Error::new(Code::ResourceNotFound, "the project has no such content")),
+        None => {
+            let why = words!("项目中没有这份内容", "the project has no such content");
+            Err(Error::new(Code::ResourceNotFound, why))
+        }
     }
 }
 
@@ -207,10 +219,12 @@ pub(super) async fn upload(
 ) -> Answer {
     let caller = signed.any(&[Permission::Admin])?;
     let sha256 = digest(&sha256)?;
-    let bad = |why: &str| Error::new(Code::BadRequest, why);
-    let size = announced.map_err(|_| bad("the parameter size is needed"))?.0.size;
+    let bad = |why: Words| Error::new(Code::BadRequest, why);
+    let size = announced.map_err(|_| bad(words!("缺少参数 size", "the parameter size is needed")));
+    let size = size?.0.size;
     if size > MAX_FILE_BYTES {
-        let why = format!("a file has at most {MAX_FILE_BYTES} bytes");
+        let why =
+            words!("文件最大 {MAX_FILE_BYTES} 字节", "a file has at most {MAX_FILE_BYTES} bytes");
         return Err(Error::new(Code::RequestTooLarge, why));
     }
     if !el.parts.training.room().fits(size) {
@@ -218,7 +232,7 @@ pub(super) async fn upload(
     }
     let told = |error: BlobError| match error {
         BlobError::TooLong(_) | BlobError::TooShort { .. } | BlobError::Mismatch => {
-            bad("the content is not what size and digest say")
+            bad(words!("内容与 size 或摘要不符", "the content is not what size and digest say"))
         }
         other => other.into(),
     };
@@ -227,7 +241,8 @@ pub(super) async fn upload(
     let mut stream = sent.into_data_stream();
     loop {
         let piece = body::next(&mut stream).await;
-        match piece.map_err(|_| bad("the request body is not complete"))? {
+        let cut = || bad(words!("请求体不完整", "the request body is not complete"));
+        match piece.map_err(|_| cut())? {
             Some(piece) => writer.write(piece).await.map_err(told)?,
             None => break,
         }
@@ -265,14 +280,13 @@ pub(super) async fn publish(
     let caller = signed.any(&[Permission::Admin])?;
     let kind = kind_of(&kind)?;
     let sent = body::read(sent, BODY).await.map_err(|_| {
-        let why = format!("the list of files is too large; at most {MOST_FILES} files");
+        let why = words!(
+            "文件清单过大，最多 {MOST_FILES} 个文件",
+            "the list of files is too large; at most {MOST_FILES} files"
+        );
         Error::new(Code::RequestTooLarge, why)
     })?;
-    let new: Publish = serde_json::from_slice(&sent).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let why = format!("the request is not the expected JSON at line {line}, column {column}");
-        Error::new(Code::BadRequest, why)
-    })?;
+    let new: Publish = serde_json::from_slice(&sent).map_err(|error| page::not_expected(&error))?;
     let listed = |file: PublishedFile| ListedFile {
         path: file.path,
         hash: format!("sha256:{}", file.sha256),

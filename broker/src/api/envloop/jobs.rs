@@ -15,9 +15,10 @@ use super::answer::{Answer, Error, ok};
 use super::checkpoints;
 use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
-use super::view;
+use super::{trials, view};
 use crate::accounts::Caller;
 use crate::api::body;
+use crate::api::text::words;
 use crate::driver::DriveError;
 use crate::runners::{Code, Refused};
 use crate::store::{JobQuery, JobView};
@@ -29,7 +30,10 @@ const SCAN: usize = 2000;
 
 /// A job of the caller's project that this door made and that is not deleted.
 pub(super) async fn visible(el: &El, caller: &Caller, id: &str) -> Result<JobView, Error> {
-    let missing = || Error::new(Code::JobNotFound, "there is no such job in this project");
+    let missing = || {
+        let why = words!("此项目中没有这个任务", "there is no such job in this project");
+        Error::new(Code::JobNotFound, why)
+    };
     let id = JobId::new(id).map_err(|_| missing())?;
     let view = el.parts.store.job(&caller.project, &id).await?;
     view.filter(is_ours).ok_or_else(missing)
@@ -83,10 +87,14 @@ pub(super) async fn submit(State(el): State<Arc<El>>, signed: Signed, sent: Body
     let sent = body::read(sent, BODY).await.map_err(|problem| {
         let status = problem.into_response().status();
         match status {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                Error::new(Code::RequestTooLarge, "the request is larger than 8 MiB")
-            }
-            _ => Error::new(Code::BadRequest, "the request body is not complete"),
+            StatusCode::PAYLOAD_TOO_LARGE => Error::new(
+                Code::RequestTooLarge,
+                words!("请求超过 8 MiB", "the request is larger than 8 MiB"),
+            ),
+            _ => Error::new(
+                Code::BadRequest,
+                words!("请求体不完整", "the request body is not complete"),
+            ),
         }
     })?;
     let accepted = el.parts.training.submit(&signed.0, &sent).await?;
@@ -109,14 +117,11 @@ pub(super) async fn list(
     let status = given(&parameters, "status");
     let words = ["pending", "running", "stopping", "completed", "failed", "cancelled"];
     if status.is_some_and(|status| !words.contains(&status)) {
-        return Err(Error::new(
-            Code::InvalidJobStatus,
-            format!("status is one of {}", words.join(", ")),
-        ));
+        return Err(page::status_unknown(Code::InvalidJobStatus, &words));
     }
     let from = page::cursor(&parameters)?;
     let from = from.map(JobId::new).transpose();
-    let from = from.map_err(|_| Error::new(Code::InvalidCursor, "not a cursor of this list"))?;
+    let from = from.map_err(|_| page::foreign_cursor())?;
     if !page::is_train(&parameters)? {
         return ok(json!({ "items": [], "next_cursor": null }));
     }
@@ -174,13 +179,14 @@ pub(super) async fn stop_trials(
         match el.core().step_to_end(id, false, runwhere_engine::Unit::stop).await {
             Ok(_) => {}
             Err(DriveError::NotFound) => {
-                return Err(Error::new(Code::TrialNotFound, "there is no such trial"));
+                return Err(trials::missing());
             }
             Err(DriveError::Store(error)) => return Err(error.into()),
             Err(error @ (DriveError::Step(_) | DriveError::Broken)) => {
                 tracing::error!(%error, "A trial could not be stopped");
-                let refused =
-                    Refused::new(Code::StopFailed, "the stop could not be recorded; repeat it");
+                let why =
+                    words!("停止请求未能记录，请重试", "the stop could not be recorded; repeat it");
+                let refused = Refused::new(Code::StopFailed, why);
                 return Err(Error(refused.retry(2)));
             }
         }
@@ -212,7 +218,10 @@ pub(super) async fn unsupported(
     visible(&el, &caller, &id).await?;
     Err(Error::new(
         Code::JobActionUnsupported,
-        "a training job can be stopped, but neither paused, resumed nor woken",
+        words!(
+            "训练任务可以停止，但不能暂停、恢复或唤醒",
+            "a training job can be stopped, but neither paused, resumed nor woken"
+        ),
     ))
 }
 

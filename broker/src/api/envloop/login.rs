@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use runwhere_model::{Lang, ProjectId, WorkspaceId};
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ use super::answer::{Answer, Error, ok};
 use super::page::Parameters;
 use super::state::El;
 use crate::api::body;
-use crate::api::text::language_of;
+use crate::api::text::{language_of, words};
 use crate::driver::sha256_hex;
 use crate::runners::Code;
 
@@ -62,19 +61,24 @@ impl Grants {
     }
 }
 
-fn coded(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(json!({ "code": code, "message": message }))).into_response()
+fn expired() -> Error {
+    let why = words!("登录请求已过期，请重新开始", "the login request is over; begin again");
+    Error::new(Code::LoginExpired, why)
 }
 
-fn expired() -> Response {
-    coded(StatusCode::GONE, "AUTH_LOGIN_EXPIRED", "the login request is over; begin again")
+async fn small(sent: Body) -> Result<Bytes, Error> {
+    body::read(sent, BODY).await.map_err(|_| {
+        Error::new(Code::RequestTooLarge, words!("请求过大", "the request is too large"))
+    })
 }
 
 async fn fields(sent: Body) -> Result<Value, Error> {
-    let sent = body::read(sent, BODY).await;
-    let sent = sent.map_err(|_| Error::new(Code::RequestTooLarge, "the request is too large"))?;
+    let sent = small(sent).await?;
     let value = serde_json::from_slice(&sent).ok().filter(Value::is_object);
-    value.ok_or_else(|| Error::new(Code::BadRequest, "the request must be a JSON object"))
+    value.ok_or_else(|| {
+        let why = words!("请求必须是 JSON 对象", "the request must be a JSON object");
+        Error::new(Code::BadRequest, why)
+    })
 }
 
 fn hash_in(fields: &Value, name: &str) -> Result<String, Error> {
@@ -82,7 +86,9 @@ fn hash_in(fields: &Value, name: &str) -> Result<String, Error> {
         text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
     fields[name].as_str().filter(good).map(str::to_owned).ok_or_else(|| {
-        Error::new(Code::BadRequest, format!("{name} must be a SHA-256 in hexadecimal")).at(name)
+        let why =
+            words!("{name} 必须是十六进制的 SHA-256", "{name} must be a SHA-256 in hexadecimal");
+        Error::new(Code::BadRequest, why).at(name)
     })
 }
 
@@ -107,8 +113,9 @@ pub(super) async fn start(State(el): State<Arc<El>>, headers: HeaderMap, sent: B
         false
     });
     if full {
-        let why = "too many logins are open; try again later";
-        return Ok(coded(StatusCode::TOO_MANY_REQUESTS, "AUTH_LOGIN_BUSY", why));
+        let why =
+            words!("未完成的登录过多，请稍后再试", "too many logins are open; try again later");
+        return Err(Error::new(Code::LoginBusy, why));
     }
     let base = el.base_url(&headers);
     ok(json!({
@@ -132,7 +139,7 @@ fn polled(el: &El, fields: &Value) -> Option<(String, Grant)> {
 
 pub(super) async fn poll(State(el): State<Arc<El>>, sent: Body) -> Answer {
     let fields = fields(sent).await?;
-    let Some((_, grant)) = polled(&el, &fields) else { return Ok(expired()) };
+    let Some((_, grant)) = polled(&el, &fields) else { return Err(expired()) };
     ok(match grant.state {
         GrantState::Pending => json!({ "status": "pending" }),
         GrantState::Denied => json!({ "status": "denied" }),
@@ -147,7 +154,7 @@ pub(super) async fn poll(State(el): State<Arc<El>>, sent: Body) -> Answer {
 
 pub(super) async fn cancel(State(el): State<Arc<El>>, sent: Body) -> Answer {
     let fields = fields(sent).await?;
-    let Some((id, _)) = polled(&el, &fields) else { return Ok(expired()) };
+    let Some((id, _)) = polled(&el, &fields) else { return Err(expired()) };
     el.grants.with(|grants| {
         if let Some(grant) = grants.get_mut(&id)
             && matches!(grant.state, GrantState::Pending)
@@ -192,8 +199,7 @@ pub(super) async fn approve(
     sent: Body,
 ) -> Result<Response, Error> {
     let lang = language_of(&headers);
-    let sent = body::read(sent, BODY).await;
-    let sent = sent.map_err(|_| Error::new(Code::RequestTooLarge, "the request is too large"))?;
+    let sent = small(sent).await?;
     let fields = decoded(&sent);
     let field = |name: &str| fields.get(name).map(|text| text.trim()).unwrap_or_default();
     let (id, code, token) = (field("cli_login"), field("code"), field("token"));

@@ -18,7 +18,7 @@ use super::answer::{Answer, Error, ok};
 use super::jobs;
 use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
-use crate::api::text::language_of;
+use crate::api::text::{Words, language_of, words};
 use crate::logs::{Cursor, Line, Source, TailLimits};
 use crate::runners::Code;
 use crate::store::JobView;
@@ -44,7 +44,11 @@ impl Wanted {
             None | Some("all") => Ok(Self::All),
             Some("system") => Ok(Self::System),
             Some("runtime") => Ok(Self::Runtime),
-            Some(_) => Err(Error::new(Code::InvalidLogSource, "source is all, system or runtime")),
+            Some(_) => {
+                let why =
+                    words!("source 是 all、system 或 runtime", "source is all, system or runtime");
+                Err(Error::new(Code::InvalidLogSource, why))
+            }
         }
     }
 
@@ -83,7 +87,10 @@ impl Place {
 
     fn read(text: &str, view: &JobView, wanted: Wanted) -> Result<Self, Error> {
         let bad = || {
-            let why = "use a cursor of this job and source as an earlier page gave it";
+            let why = words!(
+                "请原样使用此任务和 source 的上一页给出的 cursor",
+                "use a cursor of this job and source as an earlier page gave it"
+            );
             Error::new(Code::LogCursorInvalid, why)
         };
         if text.len() > 4096 {
@@ -125,19 +132,22 @@ pub(super) async fn read(
 ) -> Answer {
     let caller = signed.reads_jobs()?;
     let wanted = Wanted::read(given(&parameters, "source"))?;
-    let limit = page::limit_to(&parameters, DEFAULT, MOST)
-        .map_err(|_| Error::new(Code::InvalidLogQuery, "limit is a number from 1 to 1000"))?;
+    let no_number = |name: &str| {
+        let why = words!("{name} 是 1 到 {MOST} 的数", "{name} is a number from 1 to {MOST}");
+        Error::new(Code::InvalidLogQuery, why)
+    };
+    let limit = page::limit_to(&parameters, DEFAULT, MOST).map_err(|_| no_number("limit"))?;
     let tail = match given(&parameters, "tail") {
         None => None,
         Some(text) => {
-            Some(text.parse::<usize>().ok().filter(|tail| (1..=MOST).contains(tail)).ok_or_else(
-                || Error::new(Code::InvalidLogQuery, "tail is a number from 1 to 1000"),
-            )?)
+            let tail = text.parse::<usize>().ok().filter(|tail| (1..=MOST).contains(tail));
+            Some(tail.ok_or_else(|| no_number("tail"))?)
         }
     };
     let cursor = given(&parameters, "cursor");
     if tail.is_some() && cursor.is_some() {
-        return Err(Error::new(Code::InvalidLogQuery, "give either tail or cursor"));
+        let why = words!("tail 和 cursor 只能给出其中之一", "give either tail or cursor");
+        return Err(Error::new(Code::InvalidLogQuery, why));
     }
     let view = jobs::visible(&el, &caller, &id).await?;
     let lang = language_of(&headers);
@@ -264,6 +274,7 @@ async fn answer(
     }
     let eof = eof && !has_more;
     let (status, missing) = collection(view, eof);
+    let missing = missing.as_ref().map(|why| why.say(lang));
     let dropped: u64 = view
         .trials
         .iter()
@@ -311,12 +322,18 @@ fn item(view: &JobView, index: usize, line: &Line) -> Value {
 }
 
 /// How complete the collection is.
-fn collection(view: &JobView, eof: bool) -> (&'static str, Option<&'static str>) {
+fn collection(view: &JobView, eof: bool) -> (&'static str, Option<Words>) {
     let lost = |trial: &Trial| {
         trial.state.is_terminal() && trial.started_at.is_some() && trial.log.is_none()
     };
     match (eof, view.trials.iter().any(|(trial, _)| lost(trial))) {
-        (_, true) => ("partial", Some("the end of a trial's log was lost with its node")),
+        (_, true) => {
+            let why = words!(
+                "有 Trial 的日志末尾随节点丢失",
+                "the end of a trial's log was lost with its node"
+            );
+            ("partial", Some(why))
+        }
         (true, false) => ("complete", None),
         (false, false) => ("collecting", None),
     }

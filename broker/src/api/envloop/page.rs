@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::answer::Error;
+use crate::api::text::words;
 use crate::runners::Code;
 
 const DEFAULT: usize = 25;
@@ -28,7 +29,10 @@ pub(super) fn limit_to(
     default: usize,
     most: usize,
 ) -> Result<usize, Error> {
-    let wrong = || Error::new(Code::InvalidLimit, format!("limit is a number from 1 to {most}"));
+    let wrong = || {
+        let why = words!("limit 是 1 到 {most} 的数", "limit is a number from 1 to {most}");
+        Error::new(Code::InvalidLimit, why)
+    };
     match parameters.get("limit") {
         None => Ok(default),
         Some(text) => {
@@ -45,12 +49,38 @@ pub(super) fn opaque(text: &str) -> String {
 /// The text in a cursor of a request.
 pub(super) fn cursor(parameters: &Parameters) -> Result<Option<String>, Error> {
     let Some(text) = given(parameters, "cursor") else { return Ok(None) };
-    let bad = || Error::new(Code::InvalidCursor, "use a cursor as an earlier page gave it");
+    let bad = || {
+        let why =
+            words!("请原样使用上一页给出的 cursor", "use a cursor as an earlier page gave it");
+        Error::new(Code::InvalidCursor, why)
+    };
     if text.len() > 1024 {
         return Err(bad());
     }
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| bad())?;
     String::from_utf8(bytes).map(Some).map_err(|_| bad())
+}
+
+/// The refusal of a cursor that another list gave.
+pub(super) fn foreign_cursor() -> Error {
+    let why = words!("cursor 不属于此列表", "not a cursor of this list");
+    Error::new(Code::InvalidCursor, why)
+}
+
+/// The refusal of a body that is no such JSON; the error's own text may show values.
+pub(super) fn not_expected(error: &serde_json::Error) -> Error {
+    let (line, column) = (error.line(), error.column());
+    let why = words!(
+        "请求体第 {line} 行第 {column} 列不是期望的 JSON",
+        "the request is not the expected JSON at line {line}, column {column}"
+    );
+    Error::new(Code::BadRequest, why)
+}
+
+/// The refusal of a word of a status that is none.
+pub(super) fn status_unknown(code: Code, known: &[&str]) -> Error {
+    let known = known.join(", ");
+    Error::new(code, words!("status 是 {known} 之一", "status is one of {known}"))
 }
 
 /// Whether a list of this type can have rows; another known type has none.
@@ -59,7 +89,11 @@ pub(super) fn is_train(parameters: &Parameters) -> Result<bool, Error> {
         None | Some("train") => Ok(true),
         Some("agent" | "sandbox" | "inference") => Ok(false),
         Some(_) => {
-            Err(Error::new(Code::InvalidJobType, "type is train, agent, sandbox or inference"))
+            let why = words!(
+                "type 是 train、agent、sandbox 或 inference",
+                "type is train, agent, sandbox or inference"
+            );
+            Err(Error::new(Code::InvalidJobType, why))
         }
     }
 }

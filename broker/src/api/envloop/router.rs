@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{any, delete, get, post};
 
 use super::state::{El, EnvloopParts};
 use super::{
-    account, artifacts, billing, checkpoints, content, jobs, login, logs, runners, trials, unserved,
+    account, answer, artifacts, billing, checkpoints, content, jobs, login, logs, runners, trials,
+    unserved,
 };
 
 /// EnvLoop's routes.
@@ -82,5 +84,6 @@ pub fn router(parts: EnvloopParts) -> Router {
         .route("/api/v1/job/{*rest}", any(unserved::base))
         .route("/v1/{*rest}", any(unserved::path))
         .method_not_allowed_fallback(unserved::method)
+        .layer(from_fn(answer::worded))
         .with_state(el)
 }

@@ -17,6 +17,7 @@ use super::answer::{Answer, Error, ok};
 use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use crate::api::body;
+use crate::api::text::words;
 use crate::runners::{Code, GitProof, NewRevision, Publisher, Registry, RunnerRef};
 
 const BODY: usize = 16 << 20;
@@ -46,9 +47,9 @@ fn whole(row: &Publication) -> Value {
 async fn listed(el: &El, signed: Signed, name: Option<&str>, parameters: &Parameters) -> Answer {
     let caller = signed.any(&[Permission::RunnerRead])?;
     let limit = page::limit(parameters)?;
-    let bad = || Error::new(Code::InvalidCursor, "not a cursor of this list");
-    let before =
-        page::cursor(parameters)?.map(|text| text.parse().map_err(|_| bad())).transpose()?;
+    let before = page::cursor(parameters)?
+        .map(|text| text.parse().map_err(|_| page::foreign_cursor()))
+        .transpose()?;
     let (rows, next) =
         el.registry().list(&caller, PublicationKind::Runner, name, before, limit).await?;
     let items: Vec<Value> = rows.iter().map(item).collect();
@@ -87,7 +88,11 @@ pub(super) async fn get(
     match rows.first() {
         Some(row) => ok(whole(row)),
         None => {
-            Err(Error::new(Code::RunnerNotFound, "there is no such runner, or it is not readable"))
+            let why = words!(
+                "没有这个 Runner，或无权读取",
+                "there is no such runner, or it is not readable"
+            );
+            Err(Error::new(Code::RunnerNotFound, why))
         }
     }
 }
@@ -133,17 +138,16 @@ pub(super) async fn publish(
 ) -> Answer {
     let caller = signed.any(&[Permission::Admin])?;
     let sent = body::read(sent, BODY).await;
-    let sent =
-        sent.map_err(|_| Error::new(Code::RequestTooLarge, "a runner's files are too large"))?;
-    let new: Publish = serde_json::from_slice(&sent).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let why = format!("the request is not the expected JSON at line {line}, column {column}");
-        Error::new(Code::BadRequest, why)
+    let sent = sent.map_err(|_| {
+        let why = words!("Runner 的文件过大", "a runner's files are too large");
+        Error::new(Code::RequestTooLarge, why)
     })?;
+    let new: Publish = serde_json::from_slice(&sent).map_err(|error| page::not_expected(&error))?;
     let mut files = Vec::new();
     for (path, content) in new.files {
         let content = STANDARD.decode(content).map_err(|_| {
-            Error::new(Code::BadRequest, "the contents of files must be base64").at("files")
+            let why = words!("文件内容必须是 base64", "the contents of files must be base64");
+            Error::new(Code::BadRequest, why).at("files")
         })?;
         files.push((path, content));
     }

@@ -17,10 +17,11 @@ use super::lora::{Lora, Unfit};
 use super::replies::Replies;
 use crate::accounts::{Accounts, Caller};
 use crate::api::state::bearer;
+use crate::api::text::words;
 use crate::blobs::Blobs;
 use crate::driver::Core;
 use crate::logs::Logs;
-use crate::runners::{Code, Registry, Training};
+use crate::runners::{Code, Refused, Registry, Training};
 use crate::store::Store;
 
 /// The broker as these routes see it.
@@ -86,6 +87,18 @@ impl El {
     }
 }
 
+/// The key is of another workspace than is named.
+pub(super) fn other_workspace() -> Error {
+    let why = words!("此 key 不属于该工作区", "the key is not of this workspace");
+    Error::new(Code::WorkspaceDenied, why)
+}
+
+/// The key is of another project than is named.
+pub(super) fn other_project() -> Error {
+    let why = words!("此 key 不属于该项目", "the key is not of this project");
+    Error::new(Code::ProjectDenied, why)
+}
+
 /// The caller of a route.
 #[derive(Clone, Debug)]
 pub(super) struct Signed(pub(super) Caller);
@@ -96,13 +109,8 @@ impl Signed {
         if permissions.iter().any(|permission| self.0.allows(*permission)) {
             return Ok(self.0);
         }
-        let missing = permissions.first().map_or_else(String::new, |permission| {
-            serde_json::to_value(permission)
-                .ok()
-                .and_then(|word| word.as_str().map(str::to_owned))
-                .unwrap_or_default()
-        });
-        Err(Error::new(Code::PermissionDenied, format!("this key lacks {missing}")))
+        let first = permissions.first().copied().unwrap_or(Permission::Admin);
+        Err(Error(Refused::lacking(first)))
     }
 
     /// The caller, if it may see jobs.
@@ -115,7 +123,9 @@ impl FromRequestParts<Arc<El>> for Signed {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, el: &Arc<El>) -> Result<Self, Error> {
-        let missing = || Error::new(Code::Unauthenticated, "no API key was sent");
+        let missing = || {
+            Error::new(Code::Unauthenticated, words!("请求没有带 API key", "no API key was sent"))
+        };
         let token = bearer(&parts.headers).ok_or_else(missing)?;
         let caller = el.parts.accounts.authenticate_envloop(token).await?;
         let named = |name: &str| {
@@ -126,10 +136,10 @@ impl FromRequestParts<Arc<El>> for Signed {
                 .filter(|id| !id.is_empty())
         };
         if named("x-workspace-id").is_some_and(|id| id != caller.workspace.as_str()) {
-            return Err(Error::new(Code::WorkspaceDenied, "the key is not of this workspace"));
+            return Err(other_workspace());
         }
         if named("x-project-id").is_some_and(|id| id != caller.project.as_str()) {
-            return Err(Error::new(Code::ProjectDenied, "the key is not of this project"));
+            return Err(other_project());
         }
         Ok(Self(caller))
     }

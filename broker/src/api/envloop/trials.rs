@@ -15,7 +15,14 @@ use super::page::{self, Parameters, given};
 use super::state::{El, Signed};
 use super::{checkpoints, jobs, view};
 use crate::accounts::Caller;
+use crate::api::text::words;
 use crate::runners::Code;
+
+/// The refusal of a trial that is not there.
+pub(super) fn missing() -> Error {
+    let why = words!("此项目中没有这个 Trial", "there is no such trial in this project");
+    Error::new(Code::TrialNotFound, why)
+}
 
 /// A trial of the caller's project that this door made.
 pub(super) async fn visible(
@@ -23,7 +30,6 @@ pub(super) async fn visible(
     caller: &Caller,
     id: &str,
 ) -> Result<(Job, Trial, Option<Lease>), Error> {
-    let missing = || Error::new(Code::TrialNotFound, "there is no such trial in this project");
     let id = TrialId::new(id).map_err(|_| missing())?;
     let unit = el.parts.store.unit(&id).await?;
     unit.filter(|(job, ..)| {
@@ -43,10 +49,7 @@ pub(super) async fn list(
     let words = ["pending", "running", "succeeded", "failed", "cancelled"];
     let status = given(&parameters, "status");
     if status.is_some_and(|status| !words.contains(&status)) {
-        return Err(Error::new(
-            Code::InvalidTrialStatus,
-            format!("status is one of {}", words.join(", ")),
-        ));
+        return Err(page::status_unknown(Code::InvalidTrialStatus, &words));
     }
     if !page::is_train(&parameters)? {
         return ok(json!({ "items": [], "next_cursor": null }));
@@ -59,7 +62,7 @@ pub(super) async fn list(
     let from = match from {
         None => None,
         Some(Some(from)) => Some(from),
-        Some(None) => return Err(Error::new(Code::InvalidCursor, "not a cursor of this list")),
+        Some(None) => return Err(page::foreign_cursor()),
     };
     let mut views = Vec::new();
     let mut more = None;

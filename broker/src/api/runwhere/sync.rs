@@ -20,7 +20,7 @@ use crate::api::problem::Problem;
 use crate::api::state::{Api, Signed};
 use crate::api::text::{Words, plain};
 use crate::blobs::Encoding;
-use crate::sync::{ListedFile, MAX_FILES, Manifest, ManifestError, SyncError, TicketError};
+use crate::sync::{ListedFile, Manifest, ManifestError, SyncError, TicketError};
 use crate::task::check_job_name;
 
 /// Paths named in a refusal.
@@ -208,31 +208,8 @@ fn no_sync() -> Problem {
 
 impl From<ManifestError> for Problem {
     fn from(error: ManifestError) -> Self {
-        let shown = |path: &str| plain(path);
-        let zh = match &error {
-            ManifestError::Path { path, .. } => {
-                format!("文件路径 {} 不是普通的相对路径", shown(path))
-            }
-            ManifestError::Hash(path) => {
-                format!("文件 {} 的 hash 不是 sha256: 加 64 位十六进制", shown(path))
-            }
-            ManifestError::Twice(path) => format!("文件 {} 在清单中重复", shown(path)),
-            ManifestError::Case(one, other) => {
-                format!("{} 与 {} 只有大小写或字符编码方式不同", shown(one), shown(other))
-            }
-            ManifestError::FileAndFolder(path) => {
-                format!("{} 既是文件又是目录", shown(path))
-            }
-            ManifestError::TooLarge { path, .. } => format!("文件 {} 超过 1 GiB", shown(path)),
-            ManifestError::TooMany(count) => {
-                format!("文件数 {count} 超过上限 {MAX_FILES}")
-            }
-            ManifestError::TooLargeInSum => "文件总大小超过上限".to_owned(),
-            ManifestError::Sizes(path) => {
-                format!("文件 {} 的 hash 与另一大小不同的文件相同", shown(path))
-            }
-        };
-        Self::invalid(zh, error.to_string())
+        let Words { zh, en } = error.words();
+        Self::invalid(zh, en)
             .suggest(
                 "改名或写入 .runwignore 后重新执行 runwhere sync",
                 "rename it or list it in .runwignore, then run `runwhere sync` again",

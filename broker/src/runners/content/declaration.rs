@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 use super::canonical;
 use super::reference::{ContentKind, ContentRef, is_digest};
 use super::schema::ParameterSchema;
+use crate::api::text::{Words, words};
+use crate::runners::definition::unreadable;
 use crate::runners::parse_strict;
 
 /// The interface between a recipe and the runner that starts it.
@@ -131,11 +133,15 @@ pub(super) fn name_is_good(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-fn names_are_good<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), String> {
+fn names_are_good<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Words> {
     for name in names {
         if !name_is_good(name) {
             let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-            return Err(format!("{what}: {shown} is no name of letters, digits, `.`, `_` and `-`"));
+            let why = words!(
+                "{shown} 不是由字母、数字、`.`、`_` 和 `-` 组成的名称",
+                "{shown} is no name of letters, digits, `.`, `_` and `-`"
+            );
+            return Err(why.about(what));
         }
     }
     Ok(())
@@ -151,31 +157,38 @@ impl Declaration {
         declared: &[u8],
         schema: Option<&[u8]>,
         files: &[SyncedFile],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Words> {
         let file = kind.declared_in();
-        let wrong = |why: String| format!("{file}: {why}");
-        let text = std::str::from_utf8(declared).map_err(|_| wrong("is not UTF-8".into()))?;
+        let wrong = |why: Words| why.about(file);
+        let text = std::str::from_utf8(declared)
+            .map_err(|_| wrong(words!("不是 UTF-8", "is not UTF-8")))?;
         let parameters = schema.map(Self::schema).transpose()?;
         let there = |path: &str| files.iter().any(|file| file.path == path);
         match kind {
             ContentKind::Recipe => {
                 let RecipeFile { recipe, inputs, dependencies } = toml_of(text).map_err(wrong)?;
                 if recipe.abi != RECIPE_ABI {
-                    return Err(wrong(format!("recipe.abi must be {RECIPE_ABI}")));
+                    return Err(wrong(words!(
+                        "recipe.abi 必须是 {RECIPE_ABI}",
+                        "recipe.abi must be {RECIPE_ABI}"
+                    )));
                 }
                 if !there(&recipe.entry) {
-                    return Err(wrong("recipe.entry names no file of the folder".into()));
+                    return Err(wrong(words!(
+                        "recipe.entry 不是目录中的文件",
+                        "recipe.entry names no file of the folder"
+                    )));
                 }
                 names_are_good("inputs", inputs.keys()).map_err(wrong)?;
                 names_are_good("dependencies", dependencies.keys()).map_err(wrong)?;
                 if inputs.len() > MOST_INPUTS || dependencies.len() > MOST_DEPENDENCIES {
-                    let why = format!(
+                    return Err(wrong(words!(
+                        "最多 {MOST_INPUTS} 个输入和 {MOST_DEPENDENCIES} 个依赖",
                         "at most {MOST_INPUTS} inputs and {MOST_DEPENDENCIES} dependencies"
-                    );
-                    return Err(wrong(why));
+                    )));
                 }
                 for (name, dependency) in &dependencies {
-                    let at = |why: String| wrong(format!("dependencies.{name}: {why}"));
+                    let at = |why: Words| wrong(why.about(format_args!("dependencies.{name}")));
                     dependency.pinned().map_err(at)?;
                 }
                 Ok(Self::Recipe(Recipe {
@@ -199,8 +212,8 @@ impl Declaration {
         }
     }
 
-    fn schema(text: &[u8]) -> Result<Value, String> {
-        let value = parse_strict(text).map_err(|why| format!("{SCHEMA_FILE}: {why}"))?;
+    fn schema(text: &[u8]) -> Result<Value, Words> {
+        let value = parse_strict(text).map_err(|fault| fault.words().about(SCHEMA_FILE))?;
         ParameterSchema::read(&value).map_err(|fault| fault.told(SCHEMA_FILE))?;
         Ok(value)
     }
@@ -217,31 +230,38 @@ impl Declaration {
 
 impl Dependency {
     /// The address, if it agrees with the digest.
-    pub(super) fn pinned(&self) -> Result<ContentRef, String> {
+    pub(super) fn pinned(&self) -> Result<ContentRef, Words> {
         let target = ContentRef::parse(&self.uri)?;
         if target.kind != ContentKind::Recipe {
-            return Err("sources are below envloop://recipes/".to_owned());
+            return Err(words!(
+                "依赖的源码位于 envloop://recipes/ 之下",
+                "sources are below envloop://recipes/"
+            ));
         }
         if !is_digest(&self.manifest_sha256) || target.revision != self.manifest_sha256 {
-            return Err("manifest_sha256 must be the digest that uri names".to_owned());
+            return Err(words!(
+                "manifest_sha256 必须是 uri 中的摘要",
+                "manifest_sha256 must be the digest that uri names"
+            ));
         }
         Ok(target)
     }
 }
 
-fn toml_of<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+fn toml_of<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Words> {
+    toml::from_str(text).map_err(|error| unreadable(&error))
 }
 
 /// The paths that the patterns of each split stand for.
 fn resolved(
     configs: BTreeMap<String, BTreeMap<String, Vec<String>>>,
     files: &[SyncedFile],
-) -> Result<BTreeMap<String, BTreeMap<String, Vec<String>>>, String> {
+) -> Result<BTreeMap<String, BTreeMap<String, Vec<String>>>, Words> {
     if configs.is_empty() || configs.values().any(BTreeMap::is_empty) {
-        return Err(
-            "a configuration with a split is needed, for example configs.default.train".into()
-        );
+        return Err(words!(
+            "至少需要一个带 split 的配置，例如 configs.default.train",
+            "a configuration with a split is needed, for example configs.default.train"
+        ));
     }
     names_are_good("configs", configs.keys())?;
     let mut found = BTreeMap::new();
@@ -258,13 +278,15 @@ fn resolved(
                 let before = paths.len();
                 paths.extend(fitting.cloned());
                 if paths.len() == before {
-                    return Err(format!("configs.{config}.{split}: a pattern fits no file"));
+                    let why = words!("有模式不匹配任何文件", "a pattern fits no file");
+                    return Err(why.about(format_args!("configs.{config}.{split}")));
                 }
             }
             paths.sort();
             paths.dedup();
             if paths.is_empty() {
-                return Err(format!("configs.{config}.{split} has no files"));
+                let why = words!("没有文件", "there are no files");
+                return Err(why.about(format_args!("configs.{config}.{split}")));
             }
             paths_of.insert(split, paths);
         }
@@ -307,7 +329,7 @@ mod tests {
     }
 
     fn read(kind: ContentKind, text: &str, paths: &[&str]) -> Result<Declaration, String> {
-        Declaration::read(kind, text.as_bytes(), None, &files(paths))
+        Declaration::read(kind, text.as_bytes(), None, &files(paths)).map_err(|why| why.en)
     }
 
     #[test]

@@ -13,9 +13,10 @@ use super::reference::Pinned;
 use super::schema::ParameterSchema;
 use super::shelf::{MOST_FILES, Reader, address, approval_of, declaration_of, missing};
 use crate::accounts::Caller;
+use crate::api::text::{Words, words};
 use crate::runners::definition::Definition;
 use crate::runners::refusal::{Code, Refused};
-use crate::runners::registry::Registry;
+use crate::runners::registry::{Registry, damaged};
 
 const PLACE: &str = "spec.profile";
 /// The configuration of an input that names none.
@@ -29,12 +30,12 @@ pub(crate) struct FrozenProfile {
     parts: Vec<(Publication, Vec<SyncedFile>)>,
 }
 
-fn wrong(field: &str, why: impl std::fmt::Display) -> Refused {
+fn wrong(field: &str, why: &Words) -> Refused {
     let field = format!("{PLACE}.{field}");
-    Refused::new(Code::InvalidProfile, format!("{field}: {why}")).at(field)
+    Refused::new(Code::InvalidProfile, why.about(&field)).at(field)
 }
 
-fn unsupported(why: String) -> Refused {
+fn unsupported(why: Words) -> Refused {
     Refused::new(Code::ProfileRunnerUnsupported, why).at(PLACE)
 }
 
@@ -87,15 +88,19 @@ pub(crate) async fn freeze(
 /// Whether the runner says that it understands such profiles.
 fn understood(profile: &Profile, (name, definition): (&str, &Definition)) -> Result<(), Refused> {
     let declares = |word: &str| definition.profiles.iter().any(|known| known == word);
+    let undeclared = |word: &str| {
+        unsupported(words!(
+            "Runner {name} 没有声明 {word}",
+            "the runner {name} does not declare {word}"
+        ))
+    };
     match &profile.program {
         ProfileProgram::Fixed(_) if !declares(profile.schema()) => {
-            Err(unsupported(format!("the runner {name} does not declare {}", profile.schema())))
+            Err(undeclared(profile.schema()))
         }
-        ProfileProgram::Recipe(..) if !declares(RECIPE_ABI) => {
-            Err(unsupported(format!("the runner {name} does not declare {RECIPE_ABI}")))
-        }
+        ProfileProgram::Recipe(..) if !declares(RECIPE_ABI) => Err(undeclared(RECIPE_ABI)),
         ProfileProgram::Recipe(..) if definition.recipe_entry.is_none() => {
-            Err(unsupported(format!("the runner {name} declares no recipe_entry")))
+            Err(undeclared("recipe_entry"))
         }
         _ => Ok(()),
     }
@@ -104,12 +109,14 @@ fn understood(profile: &Profile, (name, definition): (&str, &Definition)) -> Res
 /// A recipe gets every input that it needs and none that it does not know.
 fn inputs_fit(recipe: &Recipe, given: &BTreeMap<String, InputChoice>) -> Result<(), Refused> {
     if let Some(name) = given.keys().find(|name| !recipe.inputs.contains_key(*name)) {
-        return Err(wrong(&format!("inputs.{name}"), "the recipe has no such input"));
+        let why = words!("此 recipe 没有这个输入", "the recipe has no such input");
+        return Err(wrong(&format!("inputs.{name}"), &why));
     }
     let needed = recipe.inputs.iter().filter(|(_, need)| **need == Need::Required);
     for (name, _) in needed {
         if !given.contains_key(name) {
-            return Err(wrong(&format!("inputs.{name}"), "the recipe needs it"));
+            let why = words!("此 recipe 需要这个输入", "the recipe needs it");
+            return Err(wrong(&format!("inputs.{name}"), &why));
         }
     }
     Ok(())
@@ -124,10 +131,16 @@ fn parameters(
     let Some(schema) = schema else {
         return match given.keys().next() {
             None => Ok(json!({})),
-            Some(_) => Err(wrong(field, "no parameters are declared, so none can be given")),
+            Some(_) => {
+                let why = words!(
+                    "没有声明任何参数，因此不能给出参数",
+                    "no parameters are declared, so none can be given"
+                );
+                Err(wrong(field, &why))
+            }
         };
     };
-    let schema = ParameterSchema::read(schema).map_err(|fault| Refused::internal(fault.why))?;
+    let schema = ParameterSchema::read(schema).map_err(|fault| Refused::internal(fault.why.en))?;
     schema.apply(&Value::Object(given.clone())).map_err(|fault| {
         let whole = format!("{PLACE}.{field}");
         let at = match fault.path.is_empty() {
@@ -155,10 +168,12 @@ impl Freezing<'_> {
         if row.manifest_sha256 != pinned.manifest_sha256 {
             return Err(Refused::new(
                 Code::ProfileHashMismatch,
-                format!(
-                    "{place}: {} is published with another manifest than manifest_sha256 says",
-                    pinned.target
-                ),
+                words!(
+                    "已发布的 {target} 的 manifest 与 manifest_sha256 不符",
+                    "{target} is published with another manifest than manifest_sha256 says",
+                    target = pinned.target
+                )
+                .about(&place),
             )
             .at(place));
         }
@@ -181,8 +196,11 @@ impl Freezing<'_> {
             .collect();
         self.count += files.len();
         if self.count > MOST_FILES {
-            let why = format!("{PLACE}: all content together has more than {MOST_FILES} files");
-            return Err(Refused::new(Code::InvalidProfile, why).at(PLACE));
+            let why = words!(
+                "全部内容合计超过 {MOST_FILES} 个文件",
+                "all content together has more than {MOST_FILES} files"
+            );
+            return Err(Refused::new(Code::InvalidProfile, why.about(PLACE)).at(PLACE));
         }
         self.parts.push((row, files));
         Ok(())
@@ -198,19 +216,24 @@ impl Freezing<'_> {
             return Err(Refused::internal("a recipe's row declares something else"));
         };
         if recipe.abi != RECIPE_ABI {
-            return Err(unsupported(format!("the recipe's ABI {} is not served", recipe.abi)));
+            let abi = &recipe.abi;
+            return Err(unsupported(words!(
+                "不支持此 recipe 的 ABI {abi}",
+                "the recipe's ABI {abi} is not served"
+            )));
         }
         if definition.recipe_entry.as_deref() != Some(recipe.entry.as_str()) {
             let starts = definition.recipe_entry.as_deref().unwrap_or_default();
-            return Err(unsupported(format!(
-                "the runner {runner} starts {starts} of a recipe, but the entry of this one is {}",
-                recipe.entry
+            return Err(unsupported(words!(
+                "Runner {runner} 启动 recipe 的 {starts}，而此 recipe 的入口是 {entry}",
+                "the runner {runner} starts {starts} of a recipe, but the entry of this one is {entry}",
+                entry = recipe.entry
             )));
         }
         let mut dependencies = Map::new();
         for (name, dependency) in &recipe.dependencies {
             let field = format!("recipe.dependencies.{name}");
-            let target = dependency.pinned().map_err(Refused::internal)?;
+            let target = dependency.pinned().map_err(|why| Refused::internal(why.en))?;
             let wanted = Pinned { target, manifest_sha256: dependency.manifest_sha256.clone() };
             let source = self.pinned(&wanted, &field).await?;
             let path = format!("dependencies/{name}");
@@ -241,16 +264,20 @@ impl Freezing<'_> {
         let listed = |names: Vec<&String>| {
             names.into_iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ")
         };
-        let splits = dataset.configs.get(config).ok_or_else(|| {
-            let known = listed(dataset.configs.keys().collect());
-            wrong(&format!("{field}.config"), format!("there is no {config}; there are: {known}"))
-        })?;
+        let none = |place: &str, name: &str, known: String| {
+            let why =
+                words!("没有 {name}；现有：{known}", "there is no {name}; there are: {known}");
+            wrong(&format!("{field}.{place}"), &why)
+        };
+        let splits = dataset.configs.get(config);
+        let splits = splits
+            .ok_or_else(|| none("config", config, listed(dataset.configs.keys().collect())))?;
         let mut paths: Vec<String> = match &input.split {
             None => splits.values().flatten().cloned().collect(),
-            Some(split) => splits.get(split).cloned().ok_or_else(|| {
-                let known = listed(splits.keys().collect());
-                wrong(&format!("{field}.split"), format!("there is no {split}; there are: {known}"))
-            })?,
+            Some(split) => splits
+                .get(split)
+                .cloned()
+                .ok_or_else(|| none("split", split, listed(splits.keys().collect())))?,
         };
         paths.sort();
         paths.dedup();
@@ -274,11 +301,13 @@ impl Freezing<'_> {
             let place = format!("{PLACE}.{field}");
             return Err(Refused::new(
                 Code::PermissionDenied,
-                format!(
-                    "{place}: {} is not approved in this project; an administrator can with \
+                words!(
+                    "{target} 未在此项目中获得批准；管理员可用 `el content approve` 批准",
+                    "{target} is not approved in this project; an administrator can with \
                      `el content approve`",
-                    binding.plugin.target
-                ),
+                    target = binding.plugin.target
+                )
+                .about(&place),
             )
             .at(place));
         }
@@ -315,11 +344,7 @@ impl FrozenProfile {
             for file in files {
                 let sha256: Digest = file.sha256.parse().map_err(Refused::internal)?;
                 if !registry.blobs.share(&row.project, project, &sha256, file.size).await? {
-                    return Err(Refused::new(
-                        Code::ProfileHashMismatch,
-                        format!("the stored file {} of {} is damaged", file.path, row.name),
-                    )
-                    .at(PLACE));
+                    return Err(damaged(Code::ProfileHashMismatch, &file.path, row).at(PLACE));
                 }
                 all.push(file.clone());
             }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::declaration::name_is_good;
 use super::reference::{ContentKind, Pinned};
 use super::schema::{DEPTH, plain};
+use crate::api::text::{Words, words};
 use crate::runners::refusal::{Code, Refused};
 
 /// The first schema: parameters without a published recipe.
@@ -49,8 +50,8 @@ pub(super) struct PluginBinding {
     pub(super) parameters: Map<String, Value>,
 }
 
-fn wrong(place: &str, why: impl std::fmt::Display) -> Refused {
-    Refused::new(Code::InvalidProfile, format!("{place}: {why}")).at(place)
+fn wrong(place: &str, why: &Words) -> Refused {
+    Refused::new(Code::InvalidProfile, why.about(place)).at(place)
 }
 
 /// Takes a member; null counts as absent.
@@ -64,7 +65,10 @@ fn text(map: &mut Map<String, Value>, key: &str, place: &str) -> Result<Option<S
         Some(Value::String(text)) if name_is_good(&text) => Ok(Some(text)),
         Some(_) => Err(wrong(
             &format!("{place}.{key}"),
-            "must be a name of letters, digits, `.`, `_` and `-`",
+            &words!(
+                "必须是由字母、数字、`.`、`_` 和 `-` 组成的名称",
+                "must be a name of letters, digits, `.`, `_` and `-`"
+            ),
         )),
     }
 }
@@ -72,7 +76,7 @@ fn text(map: &mut Map<String, Value>, key: &str, place: &str) -> Result<Option<S
 fn object(value: Value, place: &str) -> Result<Map<String, Value>, Refused> {
     match value {
         Value::Object(map) => Ok(map),
-        _ => Err(wrong(place, "must be an object")),
+        _ => Err(wrong(place, &words!("必须是对象", "must be an object"))),
     }
 }
 
@@ -94,7 +98,7 @@ fn parameters(value: Option<Value>, place: &str) -> Result<Map<String, Value>, R
     let map = object(value, place)?;
     plain(&Value::Object(map.clone()), DEPTH).map_err(|(path, why)| {
         let place = if path.is_empty() { place.to_owned() } else { format!("{place}.{path}") };
-        wrong(&place, why)
+        wrong(&place, &why)
     })?;
     Ok(map)
 }
@@ -107,12 +111,17 @@ fn ended(map: &Map<String, Value>, place: &str) -> Result<(), Refused> {
                 key.chars().filter(|c| !c.is_control() && !"[]".contains(*c)).take(64).collect();
             let why = match key.as_str() {
                 "path" | "paths" | "file" | "files" | "source" => {
-                    "profiles name published content; nothing is uploaded with them"
+                    words!(
+                        "Profile 只引用已发布的内容，不上传任何东西",
+                        "profiles name published content; nothing is uploaded with them"
+                    )
                 }
-                "provider" | "executor" | "backend" => "the server chooses where a job runs",
-                _ => "the key is not known",
+                "provider" | "executor" | "backend" => {
+                    words!("任务在哪里执行由服务端选择", "the server chooses where a job runs")
+                }
+                _ => words!("未知的字段", "the key is not known"),
             };
-            Err(wrong(&format!("{place}.{shown}"), why))
+            Err(wrong(&format!("{place}.{shown}"), &why))
         }
     }
 }
@@ -135,7 +144,11 @@ impl Profile {
             }
             V2 => {
                 let recipe = taken(&mut map, "recipe").ok_or_else(|| {
-                    wrong(&at("recipe"), "a recipe with uri and manifest_sha256 is needed")
+                    let why = words!(
+                        "缺少带 uri 和 manifest_sha256 的 recipe",
+                        "a recipe with uri and manifest_sha256 is needed"
+                    );
+                    wrong(&at("recipe"), &why)
                 })?;
                 let mut recipe = object(recipe, &at("recipe"))?;
                 let pinned = Pinned::take(&mut recipe, ContentKind::Recipe, &at("recipe"))?;
@@ -144,18 +157,23 @@ impl Profile {
                 ProfileProgram::Recipe(pinned, given)
             }
             _ => {
-                return Err(wrong(&at("schema"), format!("must be {V1} or {V2}")));
+                let why = words!("必须是 {V1} 或 {V2}", "must be {V1} or {V2}");
+                return Err(wrong(&at("schema"), &why));
             }
         };
         let inputs = object(taken(&mut map, "inputs").unwrap_or_else(|| json!({})), &at("inputs"))?;
         if inputs.len() > MOST {
-            return Err(wrong(&at("inputs"), format!("at most {MOST} inputs")));
+            let why = words!("最多 {MOST} 个输入", "at most {MOST} inputs");
+            return Err(wrong(&at("inputs"), &why));
         }
         let mut chosen = BTreeMap::new();
         for (name, input) in inputs {
             if !name_is_good(&name) {
-                let why = "a name has letters, digits, `.`, `_` and `-`, 1 to 64";
-                return Err(wrong(&at("inputs"), why));
+                let why = words!(
+                    "名称由字母、数字、`.`、`_` 和 `-` 组成，1 到 64 个",
+                    "a name has letters, digits, `.`, `_` and `-`, 1 to 64"
+                );
+                return Err(wrong(&at("inputs"), &why));
             }
             let place = format!("{place}.inputs.{name}");
             chosen.insert(name, InputChoice::read(input, &place)?);
@@ -164,7 +182,8 @@ impl Profile {
             None => Vec::new(),
             Some(Value::Array(items)) if items.len() <= MOST => items,
             Some(_) => {
-                return Err(wrong(&at("plugins"), format!("must be a list of at most {MOST}")));
+                let why = words!("必须是最多 {MOST} 项的列表", "must be a list of at most {MOST}");
+                return Err(wrong(&at("plugins"), &why));
             }
         };
         let mut bound: Vec<PluginBinding> = Vec::new();
@@ -172,7 +191,10 @@ impl Profile {
             let place = format!("{place}.plugins.{index}");
             let binding = PluginBinding::read(item, &place)?;
             if bound.iter().any(|other| other.plugin.target.name == binding.plugin.target.name) {
-                return Err(wrong(&place, "the plugin is bound twice"));
+                return Err(wrong(
+                    &place,
+                    &words!("重复绑定了此插件", "the plugin is bound twice"),
+                ));
             }
             bound.push(binding);
         }
@@ -272,8 +294,9 @@ mod tests {
         let mut value = v2();
         change(&mut value);
         let refused = Profile::read(value, "spec.profile").unwrap_err();
-        assert!(!refused.message.contains(['[', ']']), "{}", refused.message);
-        (refused.code.as_str(), refused.message)
+        let Words { zh, en } = refused.message;
+        assert!(!zh.contains(['[', ']']) && !en.contains(['[', ']']), "{zh} {en}");
+        (refused.code.as_str(), en)
     }
 
     #[test]

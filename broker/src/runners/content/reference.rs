@@ -5,6 +5,7 @@ use std::fmt;
 use runwhere_engine::PublicationKind;
 use serde_json::{Map, Value};
 
+use crate::api::text::{Words, words};
 use crate::runners::refusal::{Code, Refused};
 use crate::runners::registry::name_is_good;
 
@@ -99,17 +100,28 @@ impl ContentRef {
     ///
     /// # Errors
     /// What is wrong with it, in one sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let form = "an address has the form envloop://recipes/namespace/name@revision";
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| form.to_owned())?;
-        let (kind, rest) = rest.split_once('/').ok_or_else(|| form.to_owned())?;
+    pub fn parse(text: &str) -> Result<Self, Words> {
+        let form = || {
+            words!(
+                "地址的形式是 envloop://recipes/namespace/name@revision",
+                "an address has the form envloop://recipes/namespace/name@revision"
+            )
+        };
+        let rest = text.strip_prefix(SCHEME).ok_or_else(form)?;
+        let (kind, rest) = rest.split_once('/').ok_or_else(form)?;
         let kind = ContentKind::parse(kind).ok_or_else(|| match kind {
-            "artifacts" => "artifacts are what jobs leave behind; they are no input".to_owned(),
-            _ => "the kind in an address is recipes, datasets or plugins".to_owned(),
+            "artifacts" => words!(
+                "artifacts 是任务留下的产物，不能作为输入",
+                "artifacts are what jobs leave behind; they are no input"
+            ),
+            _ => words!(
+                "地址中的类别是 recipes、datasets 或 plugins",
+                "the kind in an address is recipes, datasets or plugins"
+            ),
         })?;
-        let (name, revision) = rest.split_once('@').ok_or_else(|| form.to_owned())?;
+        let (name, revision) = rest.split_once('@').ok_or_else(form)?;
         if !name_is_good(name) {
-            return Err(form.to_owned());
+            return Err(form());
         }
         let good = match kind {
             ContentKind::Recipe => is_digest(revision),
@@ -119,11 +131,16 @@ impl ContentRef {
         };
         if !good {
             return Err(match kind {
-                ContentKind::Recipe => "the revision of a recipe is the whole SHA-256 of its \
-                     manifest: 64 hexadecimal digits, as `el content publish` prints it"
-                    .to_owned(),
-                _ => "a revision is a published version, or the whole SHA-256 of the manifest"
-                    .to_owned(),
+                ContentKind::Recipe => words!(
+                    "recipe 的 revision 是其 manifest 的完整 SHA-256：64 位十六进制，由 \
+                     `el content publish` 给出",
+                    "the revision of a recipe is the whole SHA-256 of its manifest: 64 hexadecimal \
+                     digits, as `el content publish` prints it"
+                ),
+                _ => words!(
+                    "revision 是已发布的版本，或 manifest 的完整 SHA-256",
+                    "a revision is a published version, or the whole SHA-256 of the manifest"
+                ),
             });
         }
         Ok(Self { kind, name: name.to_owned(), revision: revision.to_owned() })
@@ -147,36 +164,45 @@ impl Pinned {
         kind: ContentKind,
         place: &str,
     ) -> Result<Self, Refused> {
-        let wrong = |field: &str, why: &str| {
+        let wrong = |field: &str, why: &Words| {
             let field = format!("{place}.{field}");
-            Refused::new(Code::InvalidProfile, format!("{field}: {why}")).at(field)
+            Refused::new(Code::InvalidProfile, why.about(&field)).at(field)
         };
         let target = match map.remove("uri") {
             Some(Value::String(text)) => {
                 ContentRef::parse(&text).map_err(|why| wrong("uri", &why))?
             }
-            _ => return Err(wrong("uri", "an address such as envloop://datasets/a/b@1 is needed")),
+            _ => {
+                let why = words!(
+                    "缺少地址，例如 envloop://datasets/a/b@1",
+                    "an address such as envloop://datasets/a/b@1 is needed"
+                );
+                return Err(wrong("uri", &why));
+            }
         };
         if target.kind != kind {
-            let why = format!("an address below envloop://{}/ is needed here", kind.word());
+            let word = kind.word();
+            let why = words!(
+                "这里需要 envloop://{word}/ 之下的地址",
+                "an address below envloop://{word}/ is needed here"
+            );
             return Err(wrong("uri", &why));
         }
         let manifest_sha256 = match map.remove("manifest_sha256") {
             Some(Value::String(text)) if is_digest(&text) => text,
             _ => {
-                return Err(wrong(
-                    "manifest_sha256",
-                    "the whole SHA-256 of the published manifest is needed, 64 hexadecimal digits",
-                ));
+                let why = words!(
+                    "需要已发布 manifest 的完整 SHA-256，64 位十六进制",
+                    "the whole SHA-256 of the published manifest is needed, 64 hexadecimal digits"
+                );
+                return Err(wrong("manifest_sha256", &why));
             }
         };
         if is_digest(&target.revision) && target.revision != manifest_sha256 {
             let field = format!("{place}.manifest_sha256");
-            return Err(Refused::new(
-                Code::ProfileHashMismatch,
-                format!("{field}: it is another digest than that in uri"),
-            )
-            .at(field));
+            let why = words!("与 uri 中的摘要不一致", "it is another digest than that in uri")
+                .about(&field);
+            return Err(Refused::new(Code::ProfileHashMismatch, why).at(field));
         }
         Ok(Self { target, manifest_sha256 })
     }
@@ -209,7 +235,7 @@ mod tests {
             ("envloop://artifacts/a/b@1", "no input"),
             ("envloop://models/a/b@1", "recipes, datasets or plugins"),
         ] {
-            let why = ContentRef::parse(text).unwrap_err();
+            let why = ContentRef::parse(text).unwrap_err().en;
             assert!(why.contains(word), "{text}: {why}");
         }
         assert!(!is_version(&digest) && is_version("smoke-1") && !is_version(".x"));

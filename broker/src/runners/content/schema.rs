@@ -7,11 +7,14 @@
 //! taken for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use regex::Regex;
 use runwhere_model::parse_decimal;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
+
+use crate::api::text::{Words, words};
 
 /// Deepest nesting of a schema and of what it describes.
 pub(super) const DEPTH: usize = 16;
@@ -23,19 +26,19 @@ const PATTERN_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Fault {
     pub(super) path: String,
-    pub(super) why: String,
+    pub(super) why: Words,
 }
 
 impl Fault {
-    fn new(path: &str, why: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), why: why.into() }
+    fn new(path: &str, why: Words) -> Self {
+        Self { path: path.to_owned(), why }
     }
 
     /// The sentence, below the name of the whole.
-    pub(super) fn told(&self, whole: &str) -> String {
+    pub(super) fn told(&self, whole: &str) -> Words {
         match self.path.is_empty() {
-            true => format!("{whole}: {}", self.why),
-            false => format!("{whole}.{}: {}", self.path, self.why),
+            true => self.why.about(whole),
+            false => self.why.about(format_args!("{whole}.{}", self.path)),
         }
     }
 }
@@ -50,7 +53,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn parse(word: &str) -> Result<Self, &'static str> {
+    fn parse(word: &str) -> Result<Self, Words> {
         Ok(match word {
             "string" => Self::Text,
             "integer" => Self::Integer,
@@ -58,22 +61,33 @@ impl Kind {
             "array" => Self::List,
             "object" => Self::Object,
             "number" => {
-                return Err(
-                    "type number is not served; use integer, or string with format decimal",
-                );
+                return Err(words!(
+                    "不支持 type number；请用 integer，或 format 为 decimal 的 string",
+                    "type number is not served; use integer, or string with format decimal"
+                ));
             }
-            "null" => return Err("type null is not served; a null counts as absent"),
-            _ => return Err("type must be string, integer, boolean, array or object"),
+            "null" => {
+                return Err(words!(
+                    "不支持 type null；null 视为没有给出",
+                    "type null is not served; a null counts as absent"
+                ));
+            }
+            _ => {
+                return Err(words!(
+                    "type 必须是 string、integer、boolean、array 或 object",
+                    "type must be string, integer, boolean, array or object"
+                ));
+            }
         })
     }
 
-    fn word(self) -> &'static str {
+    fn words(self) -> Words {
         match self {
-            Self::Text => "a string",
-            Self::Integer => "an integer",
-            Self::Flag => "true or false",
-            Self::List => "a list",
-            Self::Object => "an object",
+            Self::Text => words!("字符串", "a string"),
+            Self::Integer => words!("整数", "an integer"),
+            Self::Flag => words!("布尔值", "true or false"),
+            Self::List => words!("列表", "a list"),
+            Self::Object => words!("对象", "an object"),
         }
     }
 
@@ -125,35 +139,42 @@ impl ParameterSchema {
     pub(super) fn read(value: &Value) -> Result<Self, Fault> {
         let schema = Self::part(value, "", 0)?;
         if schema.kinds != BTreeSet::from([Kind::Object]) {
-            return Err(Fault::new("", "the whole must be of type object"));
+            let why = words!("整体的 type 必须是 object", "the whole must be of type object");
+            return Err(Fault::new("", why));
         }
         Ok(schema)
     }
 
     fn part(value: &Value, path: &str, depth: usize) -> Result<Self, Fault> {
-        let wrong = |why: String| Fault::new(path, why);
+        let wrong = |why: Words| Fault::new(path, why);
         if depth > DEPTH {
-            return Err(wrong(format!("nested deeper than {DEPTH}")));
+            return Err(wrong(words!("嵌套超过 {DEPTH} 层", "nested deeper than {DEPTH}")));
         }
         let Value::Object(map) = value else {
-            return Err(wrong("a schema must be an object".into()));
+            return Err(wrong(words!("schema 必须是对象", "a schema must be an object")));
         };
         let mut schema = Self::default();
         let mut closed = None;
         for (key, value) in map {
-            let bad = |what: &str| wrong(format!("{key} must be {what}"));
+            let bad = |what: Words| wrong(words!("{key} 必须是", "{key} must be ").then(&what));
+            let no_number = || bad(words!("整数", "a whole number"));
+            let no_decimal = || bad(words!("以字符串给出的小数", "a decimal as a string"));
+            let no_flag = || bad(words!("布尔值", "true or false"));
             let whole = || match value {
-                Value::Number(number) => integer(number).ok_or_else(|| bad("a whole number")),
-                _ => Err(bad("a whole number")),
+                Value::Number(number) => integer(number).ok_or_else(no_number),
+                _ => Err(no_number()),
             };
-            let size = || whole()?.try_into().map_err(|_| bad("a whole number from 0"));
+            let size = || {
+                let least = words!("不小于 0 的整数", "a whole number from 0");
+                whole()?.try_into().map_err(|_| bad(least))
+            };
             match key.as_str() {
-                "type" => schema.kinds = kinds(value).map_err(|why| wrong(why.to_owned()))?,
+                "type" => schema.kinds = kinds(value).map_err(wrong)?,
                 "enum" => match value {
                     Value::Array(choices) if !choices.is_empty() => {
                         schema.choices = Some(choices.clone());
                     }
-                    _ => return Err(bad("a list that is not empty")),
+                    _ => return Err(bad(words!("非空列表", "a list that is not empty"))),
                 },
                 "const" => schema.choices = Some(vec![value.clone()]),
                 "minimum" => schema.least = Some(whole()?),
@@ -162,41 +183,45 @@ impl ParameterSchema {
                 "exclusiveMaximum" => schema.most = Some(whole()?.saturating_sub(1)),
                 "multipleOf" => {
                     schema.step = Some(whole()?).filter(|step| *step > 0);
-                    schema.step.ok_or_else(|| bad("a positive whole number"))?;
+                    schema.step.ok_or_else(|| bad(words!("正整数", "a positive whole number")))?;
                 }
                 "minLength" => schema.shortest = Some(size()?),
                 "maxLength" => schema.longest = Some(size()?),
                 "pattern" => {
-                    let text = value.as_str().ok_or_else(|| bad("a string"))?;
+                    let text = value.as_str();
+                    let text = text.ok_or_else(|| bad(Kind::Text.words()))?;
                     let built = regex::RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
                     // The error's own text is a drawing of several lines.
                     schema.pattern = Some(built.map_err(|_| {
-                        bad("a regular expression (without look-around and back references)")
+                        bad(words!(
+                            "正则表达式（不含环视和反向引用）",
+                            "a regular expression (without look-around and back references)"
+                        ))
                     })?);
                 }
                 "format" => match value.as_str() {
                     Some("decimal") => schema.decimal = true,
-                    _ => return Err(bad("decimal; no other format is served")),
+                    _ => {
+                        return Err(bad(words!(
+                            " decimal；不支持其他 format",
+                            "decimal; no other format is served"
+                        )));
+                    }
                 },
                 "formatMinimum" => {
-                    schema.least_decimal =
-                        Some(bound(value).ok_or_else(|| bad("a decimal as a string"))?)
+                    schema.least_decimal = Some(bound(value).ok_or_else(no_decimal)?)
                 }
-                "formatMaximum" => {
-                    schema.most_decimal =
-                        Some(bound(value).ok_or_else(|| bad("a decimal as a string"))?)
-                }
+                "formatMaximum" => schema.most_decimal = Some(bound(value).ok_or_else(no_decimal)?),
                 "items" => {
                     let below = join(path, "items");
                     schema.items = Some(Box::new(Self::part(value, &below, depth + 1)?));
                 }
                 "minItems" => schema.fewest = Some(size()?),
                 "maxItems" => schema.largest = Some(size()?),
-                "uniqueItems" => {
-                    schema.unique = value.as_bool().ok_or_else(|| bad("true or false"))?
-                }
+                "uniqueItems" => schema.unique = value.as_bool().ok_or_else(no_flag)?,
                 "properties" => {
-                    let members = value.as_object().ok_or_else(|| bad("an object"))?;
+                    let members = value.as_object();
+                    let members = members.ok_or_else(|| bad(Kind::Object.words()))?;
                     for (name, member) in members {
                         let part = Self::part(member, &join(path, &shown(name)), depth + 1)?;
                         schema.members.insert(name.clone(), part);
@@ -206,18 +231,20 @@ impl ParameterSchema {
                     let names = value.as_array().into_iter().flatten();
                     let names: Option<Vec<String>> =
                         names.map(|name| name.as_str().map(str::to_owned)).collect();
+                    let names = names.filter(|_| value.is_array());
                     schema.required =
-                        names.filter(|_| value.is_array()).ok_or_else(|| bad("a list of names"))?;
+                        names.ok_or_else(|| bad(words!("名称的列表", "a list of names")))?;
                 }
                 "additionalProperties" => {
-                    closed = Some(!value.as_bool().ok_or_else(|| bad("true or false"))?);
+                    closed = Some(!value.as_bool().ok_or_else(no_flag)?);
                 }
                 "default" => schema.default = Some(value.clone()),
                 known if ANNOTATIONS.contains(&known) => {}
                 unknown => {
-                    return Err(wrong(format!(
-                        "the keyword {} is not served; docs/envloop.md lists those that are",
-                        shown(unknown)
+                    let name = shown(unknown);
+                    return Err(wrong(words!(
+                        "不支持关键字 {name}；docs/envloop.md 列出了支持的关键字",
+                        "the keyword {name} is not served; docs/envloop.md lists those that are"
                     )));
                 }
             }
@@ -234,9 +261,12 @@ impl ParameterSchema {
         closed: Option<bool>,
         path: &str,
     ) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         if self.kinds.is_empty() && self.choices.is_none() {
-            return wrong("type (or enum, or const) is missing".into());
+            return wrong(words!(
+                "缺少 type（或 enum、const）",
+                "type (or enum, or const) is missing"
+            ));
         }
         for (kind, keywords) in [
             (
@@ -252,35 +282,53 @@ impl ParameterSchema {
         ] {
             let stray = keywords.iter().find(|keyword| map.contains_key(**keyword));
             if let Some(keyword) = stray.filter(|_| !self.kinds.contains(&kind)) {
-                return wrong(format!("{keyword} is only for {}", kind.word()));
+                let only = words!("{keyword} 只用于", "{keyword} is only for ");
+                return wrong(only.then(&kind.words()));
             }
         }
         for (one, other) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
             if map.contains_key(one) && map.contains_key(other) {
-                return wrong(format!("give either {one} or {other}"));
+                return wrong(words!(
+                    "{one} 和 {other} 只能给出其中之一",
+                    "give either {one} or {other}"
+                ));
             }
         }
         if (self.least_decimal.is_some() || self.most_decimal.is_some()) && !self.decimal {
-            return wrong("formatMinimum and formatMaximum need format decimal".into());
+            return wrong(words!(
+                "formatMinimum 和 formatMaximum 需要 format 为 decimal",
+                "formatMinimum and formatMaximum need format decimal"
+            ));
         }
         if self.kinds.contains(&Kind::Object) && closed.is_none() {
-            return wrong("say additionalProperties false (or true) for an object".into());
+            return wrong(words!(
+                "对象必须写明 additionalProperties 为 false（或 true）",
+                "say additionalProperties false (or true) for an object"
+            ));
         }
         if let Some(name) = self.required.iter().find(|name| !self.members.contains_key(*name)) {
-            return wrong(format!("required names {}, which properties lacks", shown(name)));
+            let name = shown(name);
+            return wrong(words!(
+                "required 中的 {name} 不在 properties 里",
+                "required names {name}, which properties lacks"
+            ));
         }
         for choice in self.choices.iter().flatten() {
             if plain(choice, DEPTH).is_err() {
-                return wrong("enum and const must not hold fractions or null".into());
+                return wrong(words!(
+                    "enum 和 const 不能含小数或 null",
+                    "enum and const must not hold fractions or null"
+                ));
             }
         }
         if let Some(default) = &self.default {
             let filled = self.apply(default).map_err(|fault| {
-                Fault::new(path, format!("its default does not fit: {}", fault.told("default")))
+                let why = words!("默认值不符合 schema：", "its default does not fit: ");
+                Fault::new(path, why.then(&fault.told("default")))
             })?;
             // What is frozen must not depend on how often defaults are filled in.
             if filled != *default {
-                return wrong("its default must itself be complete".into());
+                return wrong(words!("默认值本身必须完整", "its default must itself be complete"));
             }
         }
         Ok(())
@@ -298,11 +346,17 @@ impl ParameterSchema {
     }
 
     fn fit(&self, value: &mut Value, path: &str) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         let kind = Kind::of(value);
         if !self.kinds.is_empty() && !kind.is_some_and(|kind| self.kinds.contains(&kind)) {
-            let words: Vec<&str> = self.kinds.iter().map(|kind| kind.word()).collect();
-            return wrong(format!("must be {}", words.join(" or ")));
+            let mut why = words!("必须是", "must be ");
+            for (index, kind) in self.kinds.iter().enumerate() {
+                if index > 0 {
+                    why = why.then(&words!("或", " or "));
+                }
+                why = why.then(&kind.words());
+            }
+            return wrong(why);
         }
         match value {
             Value::Number(number) => self.fit_integer(integer(number).unwrap_or_default(), path)?,
@@ -312,59 +366,74 @@ impl ParameterSchema {
             Value::Null | Value::Bool(_) => {}
         }
         if self.choices.as_ref().is_some_and(|choices| !choices.contains(value)) {
-            return wrong("is none of the values that the schema lists".into());
+            return wrong(words!(
+                "不是 schema 列出的值",
+                "is none of the values that the schema lists"
+            ));
         }
         Ok(())
     }
 
     fn fit_integer(&self, number: i128, path: &str) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         if let Some(least) = self.least.filter(|least| number < *least) {
-            return wrong(format!("must be at least {least}"));
+            return wrong(at_least(least));
         }
         if let Some(most) = self.most.filter(|most| number > *most) {
-            return wrong(format!("must be at most {most}"));
+            return wrong(at_most(most));
         }
         match self.step.filter(|step| number % step != 0) {
-            Some(step) => wrong(format!("must be a multiple of {step}")),
+            Some(step) => wrong(words!("必须是 {step} 的倍数", "must be a multiple of {step}")),
             None => Ok(()),
         }
     }
 
     fn fit_text(&self, text: &str, path: &str) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         let count = text.chars().count();
         if let Some(least) = self.shortest.filter(|least| count < *least) {
-            return wrong(format!("must have at least {least} characters"));
+            return wrong(words!(
+                "至少要有 {least} 个字符",
+                "must have at least {least} characters"
+            ));
         }
         if let Some(most) = self.longest.filter(|most| count > *most) {
-            return wrong(format!("must have at most {most} characters"));
+            return wrong(words!(
+                "最多只能有 {most} 个字符",
+                "must have at most {most} characters"
+            ));
         }
         if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
-            return wrong("does not match the schema's pattern".into());
+            return wrong(words!(
+                "不匹配 schema 的 pattern",
+                "does not match the schema's pattern"
+            ));
         }
         if !self.decimal {
             return Ok(());
         }
         let Ok(number) = parse_decimal(text) else {
-            return wrong("must be a decimal as a string, for example \"0.0002\"".into());
+            return wrong(words!(
+                "必须是以字符串给出的小数，例如 \"0.0002\"",
+                "must be a decimal as a string, for example \"0.0002\""
+            ));
         };
         if let Some(least) = self.least_decimal.filter(|least| number < *least) {
-            return wrong(format!("must be at least {least}"));
+            return wrong(at_least(least));
         }
         match self.most_decimal.filter(|most| number > *most) {
-            Some(most) => wrong(format!("must be at most {most}")),
+            Some(most) => wrong(at_most(most)),
             None => Ok(()),
         }
     }
 
     fn fit_list(&self, items: &mut [Value], path: &str) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         if let Some(least) = self.fewest.filter(|least| items.len() < *least) {
-            return wrong(format!("must have at least {least} entries"));
+            return wrong(words!("至少要有 {least} 项", "must have at least {least} entries"));
         }
         if let Some(most) = self.largest.filter(|most| items.len() > *most) {
-            return wrong(format!("must have at most {most} entries"));
+            return wrong(words!("最多只能有 {most} 项", "must have at most {most} entries"));
         }
         if let Some(schema) = &self.items {
             for (index, item) in items.iter_mut().enumerate() {
@@ -374,19 +443,23 @@ impl ParameterSchema {
         if self.unique {
             let texts: BTreeSet<String> = items.iter().map(super::canonical).collect();
             if texts.len() != items.len() {
-                return wrong("must not have an entry twice".into());
+                return wrong(words!("不能有重复项", "must not have an entry twice"));
             }
         }
         Ok(())
     }
 
     fn fit_object(&self, members: &mut Map<String, Value>, path: &str) -> Result<(), Fault> {
-        let wrong = |why: String| Err(Fault::new(path, why));
+        let wrong = |why: Words| Err(Fault::new(path, why));
         if !self.open
             && self.kinds.contains(&Kind::Object)
             && let Some(name) = members.keys().find(|name| !self.members.contains_key(*name))
         {
-            return wrong(format!("{} is not a member that the schema knows", shown(name)));
+            let name = shown(name);
+            return wrong(words!(
+                "{name} 不是 schema 中的成员",
+                "{name} is not a member that the schema knows"
+            ));
         }
         for (name, schema) in &self.members {
             if let (None, Some(default)) = (members.get(name), &schema.default) {
@@ -394,7 +467,8 @@ impl ParameterSchema {
             }
         }
         if let Some(name) = self.required.iter().find(|name| !members.contains_key(*name)) {
-            return wrong(format!("{} is missing", shown(name)));
+            let name = shown(name);
+            return wrong(words!("缺少 {name}", "{name} is missing"));
         }
         for (name, schema) in &self.members {
             if let Some(member) = members.get_mut(name) {
@@ -405,14 +479,22 @@ impl ParameterSchema {
     }
 }
 
-fn kinds(value: &Value) -> Result<BTreeSet<Kind>, &'static str> {
-    const WRONG: &str = "type must be a word or a list of words";
+fn at_least(bound: impl Display) -> Words {
+    words!("不能小于 {bound}", "must be at least {bound}")
+}
+
+fn at_most(bound: impl Display) -> Words {
+    words!("不能大于 {bound}", "must be at most {bound}")
+}
+
+fn kinds(value: &Value) -> Result<BTreeSet<Kind>, Words> {
+    let wrong = || words!("type 必须是单词或单词的列表", "type must be a word or a list of words");
     match value {
         Value::String(word) => Ok(BTreeSet::from([Kind::parse(word)?])),
         Value::Array(words) if !words.is_empty() => {
-            words.iter().map(|word| Kind::parse(word.as_str().ok_or(WRONG)?)).collect()
+            words.iter().map(|word| Kind::parse(word.as_str().ok_or_else(wrong)?)).collect()
         }
-        _ => Err(WRONG),
+        _ => Err(wrong()),
     }
 }
 
@@ -430,21 +512,24 @@ fn shown(name: &str) -> String {
 
 /// Whether a value holds neither fractions nor null and is not nested too deep; else where, and
 /// what to do.
-pub(super) fn plain(value: &Value, depth: usize) -> Result<(), (String, &'static str)> {
+pub(super) fn plain(value: &Value, depth: usize) -> Result<(), (String, Words)> {
     if depth == 0 {
-        return Err((String::new(), "is nested too deep"));
+        return Err((String::new(), words!("嵌套过深", "is nested too deep")));
     }
     let below = |name: String| {
-        move |(path, why): (String, &'static str)| {
+        move |(path, why): (String, Words)| {
             (join(&name, &path).trim_end_matches('.').to_owned(), why)
         }
     };
     match value {
         Value::Number(number) if integer(number).is_none() => Err((
             String::new(),
-            "is a fraction or too large; give a decimal as a string, for example \"0.5\"",
+            words!(
+                "是小数或过大；小数请以字符串给出，例如 \"0.5\"",
+                "is a fraction or too large; give a decimal as a string, for example \"0.5\""
+            ),
         )),
-        Value::Null => Err((String::new(), "must not be null")),
+        Value::Null => Err((String::new(), words!("不能是 null", "must not be null"))),
         Value::Array(items) => items
             .iter()
             .enumerate()
@@ -520,7 +605,7 @@ mod tests {
             ),
             (json!([]), "parameters: must be an object"),
         ] {
-            let fault = schema().apply(&value).unwrap_err().told("parameters");
+            let fault = schema().apply(&value).unwrap_err().told("parameters").en;
             assert!(fault.contains(words), "{value}: {fault}");
         }
     }
@@ -546,14 +631,14 @@ mod tests {
             (whole(json!({})), "type (or enum"),
             (whole(json!(true)), "must be an object"),
         ] {
-            let fault = ParameterSchema::read(&value).unwrap_err().told("schema");
+            let fault = ParameterSchema::read(&value).unwrap_err().told("schema").en;
             assert!(fault.contains(words), "{value}: {fault}");
         }
         let mut deep = json!({ "type": "integer" });
         for _ in 0..40 {
             deep = json!({ "type": "array", "items": deep });
         }
-        assert!(ParameterSchema::read(&whole(deep)).unwrap_err().why.contains("deeper"));
+        assert!(ParameterSchema::read(&whole(deep)).unwrap_err().why.en.contains("deeper"));
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::declaration::{Declaration, SCHEMA_FILE, manifest, manifest_sha256};
 use super::reference::{ContentKind, ContentRef, is_digest, is_version};
 use crate::accounts::Caller;
+use crate::api::text::{Words, words};
 use crate::runners::refusal::{Code, Refused};
 use crate::runners::registry::{Publisher, Registry, name_is_good};
 use crate::store::{Row, StoreError, Transition};
@@ -82,8 +83,11 @@ pub(super) fn missing(target: &ContentRef, place: &str) -> Refused {
         ContentKind::Dataset => Code::DatasetRevisionNotFound,
         ContentKind::Recipe | ContentKind::Plugin => Code::ResourceNotFound,
     };
-    Refused::new(code, format!("there is no {target}, or it is not readable for this key"))
-        .at(place)
+    let why = words!(
+        "没有 {target}，或此 key 无权读取",
+        "there is no {target}, or it is not readable for this key"
+    );
+    Refused::new(code, why).at(place)
 }
 
 impl Registry {
@@ -98,44 +102,61 @@ impl Registry {
         publisher: &Publisher,
         new: NewContent,
     ) -> Result<Publication, Refused> {
-        let bad = |field: &str, why: String| Refused::new(Code::BadRequest, why).at(field);
+        let bad = |field: &str, why: Words| Refused::new(Code::BadRequest, why).at(field);
         let kind = new.kind;
         if !name_is_good(&new.name) {
-            let why = "a name is namespace/name, each of letters, digits, `.`, `_` and `-`";
-            return Err(bad("name", why.into()));
+            let why = words!(
+                "名称的形式是 namespace/name，各由字母、数字、`.`、`_` 和 `-` 组成",
+                "a name is namespace/name, each of letters, digits, `.`, `_` and `-`"
+            );
+            return Err(bad("name", why));
         }
         match (kind, &new.version) {
             (ContentKind::Recipe, Some(_)) => {
-                let why = "recipes have no versions: their revision is their manifest's digest";
-                return Err(bad("version", why.into()));
+                let why = words!(
+                    "recipe 没有版本：其 revision 就是 manifest 的摘要",
+                    "recipes have no versions: their revision is their manifest's digest"
+                );
+                return Err(bad("version", why));
             }
             (ContentKind::Dataset | ContentKind::Plugin, None) => {
-                return Err(bad("version", format!("{} need a version", kind.word())));
+                let kind = kind.word();
+                return Err(bad("version", words!("{kind} 需要 version", "{kind} need a version")));
             }
             (_, Some(version)) if !is_version(version) => {
-                let why =
-                    "a version has letters, digits, `.`, `_` and `-`, 1 to 64, and is no digest";
-                return Err(bad("version", why.into()));
+                let why = words!(
+                    "version 由字母、数字、`.`、`_` 和 `-` 组成，1 到 64 个，且不能是摘要",
+                    "a version has letters, digits, `.`, `_` and `-`, 1 to 64, and is no digest"
+                );
+                return Err(bad("version", why));
             }
             _ => {}
         }
         let namespace = new.name.split('/').next().unwrap_or_default();
         self.namespace_is_free(namespace, &publisher.workspace).await?;
         if new.files.is_empty() || new.files.len() > MOST_FILES {
-            let why =
-                format!("content has 1 to {MOST_FILES} files; pack more of them into archives");
+            let why = words!(
+                "一份内容有 1 到 {MOST_FILES} 个文件；更多的文件请打包",
+                "content has 1 to {MOST_FILES} files; pack more of them into archives"
+            );
             return Err(bad("files", why));
         }
-        let listed = Manifest::check(&new.files).map_err(|why| bad("files", why.to_string()))?;
+        let listed = Manifest::check(&new.files).map_err(|why| bad("files", why.words()))?;
         let lacking = self.blobs.lacking(&publisher.project, listed.contents()).await?;
         if let Some((sha256, _)) = lacking.first() {
-            let why = format!("{} contents are not uploaded yet, {sha256} first", lacking.len());
+            let count = lacking.len();
+            let why = words!(
+                "{count} 个文件的内容尚未上传，首先是 {sha256}",
+                "{count} contents are not uploaded yet, {sha256} first"
+            );
             return Err(bad("files", why));
         }
         let files = listed.into_synced();
         let declared = self.small(publisher, &files, kind.declared_in()).await?;
-        let declared = declared
-            .ok_or_else(|| bad("files", format!("the folder has no {}", kind.declared_in())))?;
+        let declared = declared.ok_or_else(|| {
+            let name = kind.declared_in();
+            bad("files", words!("目录中没有 {name}", "the folder has no {name}"))
+        })?;
         let schema = match kind {
             ContentKind::Dataset => None,
             ContentKind::Recipe | ContentKind::Plugin => {
@@ -174,7 +195,7 @@ impl Registry {
         use tokio::io::AsyncReadExt as _;
         let Some(file) = files.iter().find(|file| file.path == path) else { return Ok(None) };
         if file.size > DECLARED_BYTES {
-            let why = format!("{path} is larger than 1 MiB");
+            let why = words!("{path} 超过 1 MiB", "{path} is larger than 1 MiB");
             return Err(Refused::new(Code::BadRequest, why).at("files"));
         }
         let sha256: Digest = file.sha256.parse().map_err(Refused::internal)?;
@@ -195,9 +216,8 @@ impl Registry {
         let reader = Reader { workspace: &publisher.workspace, project: &publisher.project };
         for (name, dependency) in &recipe.dependencies {
             let place = format!("dependencies.{name}");
-            let bad = |why: String| {
-                Refused::new(Code::BadRequest, format!("{place}: {why}")).at(place.as_str())
-            };
+            let bad =
+                |why: Words| Refused::new(Code::BadRequest, why.about(&place)).at(place.as_str());
             let target = dependency.pinned().map_err(bad)?;
             let row = self.found(reader, &target).await?;
             let row = row.ok_or_else(|| missing(&target, &place))?;
@@ -207,7 +227,8 @@ impl Registry {
                 .iter()
                 .find(|(name, wanted)| recipe.dependencies.get(*name) != Some(*wanted));
             if let Some((inner, _)) = lacking {
-                return Err(bad(format!(
+                return Err(bad(words!(
+                    "它依赖 {inner}，此 recipe 的 dependencies 也必须列出它",
                     "it stands on {inner}, which must be named in this recipe's dependencies too"
                 )));
             }
@@ -282,7 +303,10 @@ impl Registry {
             return Ok(row);
         }
         if plugins.len() > MOST_APPROVED {
-            let why = format!("a project approves at most {MOST_APPROVED} plugins");
+            let why = words!(
+                "一个项目最多批准 {MOST_APPROVED} 个插件",
+                "a project approves at most {MOST_APPROVED} plugins"
+            );
             return Err(Refused::new(Code::BadRequest, why));
         }
         let rows = vec![Row::Project(Project { approved_plugins: plugins, ..project })];
@@ -290,7 +314,10 @@ impl Registry {
             Ok(()) => Ok(row),
             Err(StoreError::Stale { .. }) => Err(Refused::new(
                 Code::ResourceInUse,
-                "the project was changed at the same time; repeat the request",
+                words!(
+                    "项目同时被修改；请重试",
+                    "the project was changed at the same time; repeat the request"
+                ),
             )
             .retry(1)),
             Err(error) => Err(error.into()),

@@ -9,6 +9,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use oci_client::Reference;
 use runwhere_engine::FrozenImage;
 
+use crate::api::text::{Words, words};
+
 /// Longest reference.
 const REFERENCE_BYTES: usize = 512;
 /// Registries that one request asks at a time.
@@ -21,35 +23,57 @@ pub struct ResolvedImage {
     pub frozen: FrozenImage,
 }
 
-/// Why an image cannot be used; the text names the image and the remedy.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+/// Why an image cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ImageProblem {
     /// Not a reference.
-    #[error("`{0}` is no image reference such as docker.io/library/python:3.12")]
     Malformed(String),
     /// The registry has no such image, or not for everybody.
-    #[error(
-        "the image {0} is not publicly pullable: the registry does not have it or wants a login"
-    )]
     NotPublic(String),
     /// Not for Linux on amd64.
-    #[error("the image {0} has no variant for linux/amd64")]
     Platform(String),
     /// It says of itself that it uses no GPUs.
-    #[error(
-        "the image {0} is set to use no GPUs (NVIDIA_VISIBLE_DEVICES is none or void); use one that supports GPUs"
-    )]
     NoGpus(String),
     /// The registry does not answer as one should; it may later.
-    #[error("the registry of {image} cannot be used now: {reason}")]
     Registry {
         /// The image.
         image: String,
         /// Without addresses of redirects, which may hold secrets.
-        reason: String,
+        reason: Words,
         /// Seconds after which the registry wants to be asked again.
         retry_after: Option<u32>,
     },
+}
+
+impl ImageProblem {
+    /// The sentence; it names the image and the remedy.
+    pub fn words(&self) -> Words {
+        match self {
+            Self::Malformed(text) => words!(
+                "`{text}` 不是镜像引用，例如 docker.io/library/python:3.12",
+                "`{text}` is no image reference such as docker.io/library/python:3.12"
+            ),
+            Self::NotPublic(image) => words!(
+                "镜像 {image} 无法公开拉取：镜像仓库里没有它，或需要登录",
+                "the image {image} is not publicly pullable: the registry does not have it or wants \
+                 a login"
+            ),
+            Self::Platform(image) => words!(
+                "镜像 {image} 没有 linux/amd64 版本",
+                "the image {image} has no variant for linux/amd64"
+            ),
+            Self::NoGpus(image) => words!(
+                "镜像 {image} 设置为不使用 GPU（NVIDIA_VISIBLE_DEVICES 为 none 或 void）；请用支持 GPU 的镜像",
+                "the image {image} is set to use no GPUs (NVIDIA_VISIBLE_DEVICES is none or void); \
+                 use one that supports GPUs"
+            ),
+            Self::Registry { image, reason, .. } => words!(
+                "暂时无法使用 {image} 的镜像仓库：",
+                "the registry of {image} cannot be used now: "
+            )
+            .then(reason),
+        }
+    }
 }
 
 /// Resolves references to digests.

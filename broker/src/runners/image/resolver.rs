@@ -13,6 +13,7 @@ use runwhere_providers::Clock;
 
 use super::problem::{ImageProblem, Images, ResolvedImage, reference};
 use super::source::{Failure, Source};
+use crate::api::text::words;
 
 /// A registry that takes longer has no image for us.
 const LIMIT: Duration = Duration::from_secs(25);
@@ -138,7 +139,8 @@ impl Images for OciImages {
         let digest = match read {
             Ok(read) => read.map_err(|failure| problem(failure, text))?,
             Err(_) => {
-                let reason = format!("no answer within {} s", LIMIT.as_secs());
+                let seconds = LIMIT.as_secs();
+                let reason = words!("{seconds} 秒内没有应答", "no answer within {seconds} s");
                 return Err(problem(Failure::Unreached(reason), text));
             }
         };

@@ -13,6 +13,8 @@ use reqwest::{Certificate, StatusCode, Url};
 use runwhere_agent::protocol::Digest;
 use serde::Deserialize;
 
+use crate::api::text::{Words, words};
+
 /// As much as registries themselves take for a manifest.
 const MANIFEST_BYTES: usize = 4 << 20;
 const CONFIG_BYTES: usize = 4 << 20;
@@ -35,13 +37,25 @@ pub(super) enum Failure {
     /// It says that it uses no GPUs.
     NoGpus,
     /// It was not reached, or speaks otherwise: the other way may work.
-    Unreached(String),
+    Unreached(Words),
     /// It answered something that cannot be used.
-    Unusable { reason: String, retry_after: Option<u32> },
+    Unusable { reason: Words, retry_after: Option<u32> },
 }
 
-fn unusable(reason: impl Into<String>) -> Failure {
-    Failure::Unusable { reason: reason.into(), retry_after: None }
+fn unusable(reason: Words) -> Failure {
+    Failure::Unusable { reason, retry_after: None }
+}
+
+fn no_address() -> Failure {
+    unusable(words!("它的名称不是地址", "its name is no address"))
+}
+
+fn no_manifest() -> Failure {
+    unusable(words!("它返回的不是镜像 manifest", "it answered no image manifest"))
+}
+
+fn no_token() -> Failure {
+    unusable(words!("它的登录没有返回 token", "its login answered no token"))
 }
 
 /// A manifest or an index of manifests, as far as it is needed.
@@ -141,7 +155,7 @@ impl Source {
     /// The digest of the manifest for linux/amd64 that a reference stands for.
     pub(super) async fn digest(&self, reference: &Reference) -> Result<String, Failure> {
         let address = format!("{}://{}/v2/", self.scheme, reference.resolve_registry());
-        let base = Url::parse(&address).map_err(|_| unusable("its name is no address"))?;
+        let base = Url::parse(&address).map_err(|_| no_address())?;
         let mut visit = Visit { source: self, base, token: None };
         let repository = reference.repository();
         let wanted = reference.digest().map(str::to_owned);
@@ -155,15 +169,19 @@ impl Source {
             let named = Some(entry.digest.as_str());
             (digest, manifest) = visit.manifest(repository, &entry.digest, named).await?;
         }
-        let config = manifest.config.ok_or_else(|| unusable("it answered no image manifest"))?;
+        let config = manifest.config.ok_or_else(no_manifest)?;
         let expected = sha256(&config.digest)?;
         let path = format!("{repository}/blobs/{}", config.digest);
         let text = visit.get(&path, "*/*", CONFIG_BYTES).await?;
         if Digest::of(&text) != expected {
-            return Err(unusable("the image's configuration is not what its digest says"));
+            return Err(unusable(words!(
+                "镜像的配置与其 digest 不符",
+                "the image's configuration is not what its digest says"
+            )));
         }
-        let stated: Configuration = serde_json::from_slice(&text)
-            .map_err(|_| unusable("the image's configuration is not JSON"))?;
+        let stated: Configuration = serde_json::from_slice(&text).map_err(|_| {
+            unusable(words!("镜像的配置不是 JSON", "the image's configuration is not JSON"))
+        })?;
         match is_linux_amd64(&stated.platform) {
             false => Err(Failure::Platform),
             true if stated.denies_gpus() => Err(Failure::NoGpus),
@@ -178,7 +196,12 @@ fn is_linux_amd64(platform: &Platform) -> bool {
 
 fn sha256(digest: &str) -> Result<Digest, Failure> {
     let parsed = digest.strip_prefix("sha256:").and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| unusable("it names content by something else than SHA-256"))
+    parsed.ok_or_else(|| {
+        unusable(words!(
+            "它标识内容所用的不是 SHA-256",
+            "it names content by something else than SHA-256"
+        ))
+    })
 }
 
 impl Visit<'_> {
@@ -193,16 +216,18 @@ impl Visit<'_> {
         let text = self.get(&path, MANIFESTS, MANIFEST_BYTES).await?;
         let found = Digest::of(&text);
         if expected.is_some_and(|expected| expected != found) {
-            return Err(unusable("it answered another manifest than that of the digest"));
+            return Err(unusable(words!(
+                "它返回的 manifest 与 digest 不符",
+                "it answered another manifest than that of the digest"
+            )));
         }
-        let manifest =
-            serde_json::from_slice(&text).map_err(|_| unusable("it answered no image manifest"))?;
+        let manifest = serde_json::from_slice(&text).map_err(|_| no_manifest())?;
         Ok((format!("sha256:{found}"), manifest))
     }
 
     /// The whole of something, logging in as nobody where the registry wants that.
     async fn get(&mut self, path: &str, accept: &str, most: usize) -> Result<Vec<u8>, Failure> {
-        let url = self.base.join(path).map_err(|_| unusable("its name is no address"))?;
+        let url = self.base.join(path).map_err(|_| no_address())?;
         let mut response = self.send(url.clone(), Some(accept), true).await?;
         if response.status() == StatusCode::UNAUTHORIZED && self.token.is_none() {
             let challenge = challenge(response.headers()).ok_or(Failure::NotPublic)?;
@@ -231,7 +256,12 @@ impl Visit<'_> {
 
     /// A token for everybody.
     async fn log_in(&self, challenge: &Challenge) -> Result<HeaderValue, Failure> {
-        let bad = || unusable("it wants a login at an address that cannot be used");
+        let bad = || {
+            unusable(words!(
+                "它要求在一个不能使用的地址登录",
+                "it wants a login at an address that cannot be used"
+            ))
+        };
         let mut url = Url::parse(&challenge.realm).map_err(|_| bad())?;
         let downgraded = url.scheme() != "https" && url.scheme() != self.base.scheme();
         if downgraded || goes_inside(&self.base, &url) {
@@ -245,39 +275,41 @@ impl Visit<'_> {
         let response = self.send(url, None, false).await?;
         checked(&response)?;
         let text = whole(response, TOKEN_BYTES).await?;
-        let token: Token =
-            serde_json::from_slice(&text).map_err(|_| unusable("its login answered no token"))?;
+        let token: Token = serde_json::from_slice(&text).map_err(|_| no_token())?;
         let token = token.token.or(token.access_token).filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| unusable("its login answered no token"))?;
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| unusable("its login answered no token"))?;
+        let token = token.ok_or_else(no_token)?;
+        let mut value =
+            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| no_token())?;
         value.set_sensitive(true);
         Ok(value)
     }
 }
 
 fn checked(response: &reqwest::Response) -> Result<(), Failure> {
-    let status = response.status();
-    match status.as_u16() {
+    let answered = |code: u16| words!("它返回了 {code}", "it answered {code}");
+    match response.status().as_u16() {
         200..=299 => Ok(()),
         401 | 403 | 404 => Err(Failure::NotPublic),
         // What servers that speak TLS answer to those that do not.
-        400 => Err(Failure::Unreached("it answered 400".to_owned())),
+        400 => Err(Failure::Unreached(answered(400))),
         429 => {
             let seconds = response.headers().get(RETRY_AFTER);
             let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
             Err(Failure::Unusable {
-                reason: "it has had too many requests (429)".to_owned(),
+                reason: words!("请求过多（429）", "it has had too many requests (429)"),
                 retry_after: seconds.map(|seconds: u32| seconds.min(MOST_RETRY_SECONDS)),
             })
         }
-        code => Err(unusable(format!("it answered {code}"))),
+        code => Err(unusable(answered(code))),
     }
 }
 
 /// Reads a reply, and no more of it than it may have.
 async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
-    let too_large = || unusable(format!("it answered more than {} MiB", most.div_ceil(1 << 20)));
+    let too_large = || {
+        let most = most.div_ceil(1 << 20);
+        unusable(words!("它返回的内容超过 {most} MiB", "it answered more than {most} MiB"))
+    };
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Err(too_large());
     }
@@ -293,18 +325,22 @@ async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, 
 
 fn broken(error: &reqwest::Error) -> Failure {
     if error.is_redirect() {
-        return unusable("it redirects to where images are not read from");
+        return unusable(words!(
+            "它重定向到了不会读取镜像的地方",
+            "it redirects to where images are not read from"
+        ));
     }
     if untrusted(error) {
-        let why = "its certificate is not trusted here; name its authority as images.ca_file";
-        return Failure::Unreached(why.to_owned());
+        return Failure::Unreached(words!(
+            "它的证书不受信任；请在 images.ca_file 中指明其颁发机构",
+            "its certificate is not trusted here; name its authority as images.ca_file"
+        ));
     }
-    let reason = match (error.is_timeout(), error.is_connect()) {
-        (true, _) => "it does not answer",
-        (_, true) => "it cannot be reached",
-        _ => "the connection broke",
-    };
-    Failure::Unreached(reason.to_owned())
+    Failure::Unreached(match (error.is_timeout(), error.is_connect()) {
+        (true, _) => words!("它没有应答", "it does not answer"),
+        (_, true) => words!("无法连接到它", "it cannot be reached"),
+        _ => words!("连接中断", "the connection broke"),
+    })
 }
 
 /// Whether a certificate was refused. What an I/O error holds is not among its sources.

@@ -16,6 +16,7 @@ use tower::ServiceExt as _;
 
 use super::super::{EnvloopParts, router};
 use crate::accounts::{Accounts, Caller, NewKey};
+use crate::api::text::words;
 use crate::blobs::Blobs;
 use crate::driver::{Core, CoreParts};
 use crate::jobs::Jobs;
@@ -28,13 +29,21 @@ use crate::runners::{
 };
 use crate::store::{MemoryStore, Row, Store, Transition, sample};
 
-/// Every image is there.
+/// Every image is there, but for those of two registries.
 #[derive(Debug)]
 struct AllImages;
 
 #[async_trait]
 impl Images for AllImages {
     async fn resolve(&self, reference: &str) -> Result<ResolvedImage, ImageProblem> {
+        let image = reference.to_owned();
+        if image.starts_with("private.example/") {
+            return Err(ImageProblem::NotPublic(image));
+        }
+        if image.starts_with("busy.example/") {
+            let reason = words!("它返回了 503", "it answered 503");
+            return Err(ImageProblem::Registry { image, reason, retry_after: Some(7) });
+        }
         let frozen = FrozenImage {
             requested: reference.to_owned(),
             repository: "registry/image".to_owned(),
@@ -180,6 +189,7 @@ impl Bench {
         self.store.commit(Transition { rows, events: Vec::new() }).await.unwrap();
     }
 
+    /// As a client that asks for English.
     pub(super) async fn call(
         &self,
         key: &str,
@@ -187,12 +197,26 @@ impl Bench {
         path: &str,
         body: impl Into<Body>,
     ) -> Reply {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("authorization", format!("Bearer {key}"))
-            .body(body.into())
-            .unwrap();
+        self.call_in(Some("en"), key, method, path, body).await
+    }
+
+    /// As a client that asks for a language, or for none.
+    pub(super) async fn call_in(
+        &self,
+        language: Option<&str>,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: impl Into<Body>,
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(path);
+        if !key.is_empty() {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        if let Some(language) = language {
+            request = request.header("accept-language", language);
+        }
+        let request = request.body(body.into()).unwrap();
         let response = self.app.clone().oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec();

@@ -9,5 +9,6 @@ mod pages;
 mod profiles;
 mod site;
 mod tenants;
+mod texts;
 
 use bench::{Bench, Reply};
