@@ -58,7 +58,10 @@ fn envloop_published_client_runs_the_documents_request() {
     assert_eq!((text(&second, "status"), &second["exit_code"]), ("succeeded", &json!(0)));
     for (trial, files) in [(&first, 1), (&second, 1)] {
         assert_eq!(trial["outputs"]["files"], files, "{trial}");
-        assert_eq!(trial["cleanup_confirmed"], true);
+        assert_eq!(
+            (text(trial, "output_status"), &trial["cleanup_confirmed"]),
+            ("uploaded", &json!(true))
+        );
         assert_eq!(
             (text(trial, "entrypoint"), text(trial, "runner")),
             ("main.sh", site.runner().as_str())
@@ -237,6 +240,20 @@ fn envloop_our_client_runs_the_documents_lines() {
         assert_eq!(trials.expect_code(0).json()["items"].as_array().map(Vec::len), Some(2));
         site.ours(&["job", "result", &id]).expect_code(0);
         site.ours(&["job", "stop", &id]).expect_code(0);
+        if at_once {
+            // Both together hold all eight.
+            let slow = || json!({ "spec": site.spec(4, "sleep 1000 & wait") });
+            let id = site.submit(&json!({ "trials": [slow(), slow()] }));
+            eventually_within(LONG, "both trials run at once", || {
+                let job = site.job(&id);
+                let trials = job["training"]["trials"].as_array().unwrap();
+                trials.iter().all(|trial| trial["status"] == "running").then_some(())
+            });
+            let limits = site.ours(&["limit", "get"]).expect_code(0).json();
+            assert_eq!(limits["gpus"]["in_use"], 8, "{limits}");
+            site.ours(&["job", "stop", &id]).expect_code(0);
+            site.wait(&id);
+        }
     }
 }
 
@@ -273,6 +290,12 @@ fn envloop_refusals_have_their_codes_and_take_nothing() {
     }
     let jobs = site.published(&["job", "list", "--type", "train", "--json"]).expect_code(0).json();
     assert_eq!(jobs["items"], json!([]));
+    // Ours shows the server's own words, in its language.
+    for (lang, words) in [("zh", "此项目中没有这个任务"), ("en", "there is no such job")]
+    {
+        let told = site.ours(&["--lang", lang, "job", "get", "job-00000000"]).expect_code(1);
+        assert!(told.stderr.contains(words), "{told}");
+    }
 
     // Permissions come first, and a revoked key ends everything.
     let key = site.new_key(&["--scope", "job.read,runner.read"]);

@@ -173,3 +173,47 @@ pub(super) async fn refused(response: reqwest::Response) -> Outcome<reqwest::Res
     failure.retry_after = retry_after;
     Err(failure)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with a refusal; its head.
+    fn refuse_once(listener: &TcpListener) -> String {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        let body = r#"{"code":"JOB_NOT_FOUND","message":"此项目中没有这个任务"}"#;
+        let length = body.len();
+        write!(
+            stream,
+            "HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+        .unwrap();
+        String::from_utf8(head).unwrap().to_lowercase()
+    }
+
+    #[tokio::test]
+    async fn the_server_is_asked_in_our_language_and_its_sentence_is_kept() {
+        for (lang, header) in
+            [(Lang::Zh, "accept-language: zh\r\n"), (Lang::En, "accept-language: en\r\n")]
+        {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = Some(format!("http://{}", listener.local_addr().unwrap()));
+            let served = std::thread::spawn(move || refuse_once(&listener));
+            let connection = Connection { url, ..Connection::default() };
+            let client = Client::new(connection, lang).unwrap();
+            let failure = client.get("/v1/jobs/job-x").await.unwrap_err();
+            assert_eq!((failure.code.as_str(), failure.status), ("JOB_NOT_FOUND", Some(404)));
+            assert_eq!(failure.message.get(lang), "此项目中没有这个任务");
+            assert!(served.join().unwrap().contains(header));
+        }
+    }
+}
