@@ -26,6 +26,9 @@ struct Arguments {
     /// Only this one.
     #[arg(long)]
     seed: Option<u64>,
+    /// Each seed has one job of so many trials, some of which fail, on fewer machines than that.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    trials: Option<u32>,
     /// Prints what happened in the one seed.
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -48,7 +51,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.seed {
-        return one(seed, arguments.trace);
+        return one(seed, &arguments);
     }
     let mut good = true;
     #[cfg(feature = "sabotage")]
@@ -74,8 +77,8 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn one(seed: u64, trace: bool) -> ExitCode {
-    let report = runwhere_sim::run(seed, trace);
+fn one(seed: u64, arguments: &Arguments) -> ExitCode {
+    let report = runwhere_sim::run(seed, arguments.trials, arguments.trace);
     report.trace.iter().for_each(|line| println!("{line}"));
     println!("seed {seed}: hash {:016x}", report.hash);
     report.wrong.iter().for_each(|one| println!("  {one}"));
@@ -85,11 +88,11 @@ fn one(seed: u64, trace: bool) -> ExitCode {
 fn many(arguments: &Arguments, seeds: u64) -> bool {
     let begun = Instant::now();
     let range = arguments.first..arguments.first.saturating_add(seeds);
-    let summary = runwhere_sim::run_seeds(range, arguments.threads);
+    let summary = runwhere_sim::run_seeds(range, arguments.trials, arguments.threads);
     println!("{}", summary.coverage);
-    let good = judge("seeds", &summary, begun);
+    let good = judge("seeds", &summary, arguments.trials, begun);
     let missing = summary.coverage.missing();
-    let all = seeds >= ALL_VISITED_FROM;
+    let all = seeds >= ALL_VISITED_FROM && arguments.trials.is_none();
     if all && !missing.is_empty() {
         println!("legal, and visited by no seed: {}", missing.join(", "));
     }
@@ -116,12 +119,12 @@ fn sweep(arguments: &Arguments) -> bool {
         for (name, effects) in &sweep.scenarios {
             println!("{effects:>5} effects: {name}");
         }
-        good &= judge(what, &sweep.summary, begun);
+        good &= judge(what, &sweep.summary, None, begun);
     }
     good
 }
 
-fn judge(what: &str, summary: &Summary, begun: Instant) -> bool {
+fn judge(what: &str, summary: &Summary, trials: Option<u32>, begun: Instant) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
     print!("{}{}", summary.tally, summary.bills());
     println!(
@@ -131,7 +134,7 @@ fn judge(what: &str, summary: &Summary, begun: Instant) -> bool {
         summary.failures()
     );
     if summary.failures() > 0 {
-        println!("{}", runwhere_sim::failures(summary));
+        println!("{}", runwhere_sim::failures(summary, trials));
     }
     summary.failures() == 0
 }

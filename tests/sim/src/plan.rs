@@ -159,6 +159,24 @@ impl Plan {
         }
     }
 
+    /// The same with one job of so many trials, some of which fail, on fewer machines than that.
+    pub(crate) fn with_trials(mut self, trials: u32) -> Self {
+        let rng = &Rng::new(self.seed, 9);
+        self.jobs.truncate(1);
+        let job = &mut self.jobs[0];
+        job.trials = trials;
+        job.offer = 1;
+        job.runs = rng.seconds(300);
+        job.fails_every = u32::try_from(rng.below(5)).unwrap_or(0);
+        self.stock = Some(1 + u32::try_from(rng.below(u64::from(trials))).unwrap_or(0));
+        self.acts.retain(|act| match act.what {
+            What::Submit(number) | What::Stop(number) | What::Resume(number) => number == 0,
+            What::Delete(number, _) => number == 0,
+            _ => true,
+        });
+        self
+    }
+
     /// The same, but nobody hears the agent of its first job while its nodes are looked for.
     fn with_unheard_agent(mut self, rng: &Rng) -> Self {
         let looks = Class::of(Verb::Find);

@@ -134,9 +134,18 @@ impl Tally {
     }
 }
 
-/// Runs the plan of a seed from its first submit until everything has settled.
-pub fn run(seed: u64, keep_trace: bool) -> Report {
-    run_plan(Plan::of(seed), keep_trace)
+/// Runs the plan of a seed from its first submit until everything has settled; with one job of so
+/// many trials, if that is wanted.
+pub fn run(seed: u64, trials: Option<u32>, keep_trace: bool) -> Report {
+    run_plan(plan(seed, trials), keep_trace)
+}
+
+pub(crate) fn plan(seed: u64, trials: Option<u32>) -> Plan {
+    let plan = Plan::of(seed);
+    match trials {
+        Some(trials) => plan.with_trials(trials),
+        None => plan,
+    }
 }
 
 pub(crate) fn run_plan(plan: Plan, keep_trace: bool) -> Report {
