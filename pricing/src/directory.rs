@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use runwhere_model::{GpuModel, GpuModelId};
 
-use crate::shard::{Bucket, Shard};
+use crate::shard::{Bucket, Shard, Sizes};
 
 /// The number of a place without a region, or whose region is not among those of the shard.
 const NOWHERE: u32 = 0;
@@ -90,12 +90,17 @@ pub(crate) struct Placed {
     pub(crate) bucket: Bucket,
     /// The shard's place among all.
     pub(crate) shard: usize,
+    /// Where what decides about its rows begins.
+    sizes: usize,
 }
 
 /// The classes of one model: by form, count, region, shard, and the order of the shard.
 #[derive(Debug)]
 pub(crate) struct OfModel {
     placed: Vec<Placed>,
+    /// What decides about the rows, in the order of the classes: side by side, where the rows themselves lie
+    /// scattered over the memory.
+    sizes: Vec<Sizes>,
     counts: Vec<Count>,
 }
 
@@ -112,12 +117,16 @@ struct Count {
 
 impl OfModel {
     fn new(shards: &[Arc<Shard>], regions: &Regions, account: bool, gpu: u16) -> Self {
-        let mut found = Vec::new();
+        let (mut found, mut read) = (Vec::new(), Vec::new());
         for (number, shard) in shards.iter().enumerate() {
-            for bucket in shard.buckets(account, gpu) {
+            let (buckets, mut of_rows) = shard.buckets(account, gpu);
+            let mut sizes = read.len();
+            for bucket in buckets {
                 let region = regions.number(number, bucket.class.region);
-                found.push((region, Placed { bucket, shard: number }));
+                found.push((region, Placed { bucket, shard: number, sizes }));
+                sizes += bucket.len();
             }
+            read.append(&mut of_rows);
         }
         let key = |(region, placed): &(u32, Placed)| {
             (placed.bucket.class.form, placed.bucket.class.count, *region)
@@ -144,7 +153,14 @@ impl OfModel {
         for (count, end) in counts.iter_mut().zip(ends.into_iter().chain([last])) {
             count.starts.push(end);
         }
-        Self { placed: found.into_iter().map(|(_, placed)| placed).collect(), counts }
+        let mut sizes = Vec::with_capacity(read.len());
+        let placed = found.into_iter().map(|(_, placed)| {
+            let from = placed.sizes;
+            let placed = Placed { sizes: sizes.len(), ..placed };
+            sizes.extend_from_slice(&read[from..from + placed.bucket.len()]);
+            placed
+        });
+        Self { placed: placed.collect(), sizes, counts }
     }
 
     /// All classes.
@@ -183,6 +199,11 @@ pub(crate) struct OfCount<'a> {
 }
 
 impl<'a> OfCount<'a> {
+    /// What decides about the rows of a class, the cheapest first.
+    pub(crate) fn sizes(&self, placed: &Placed) -> &'a [Sizes] {
+        &self.of.sizes[placed.sizes..placed.sizes + placed.bucket.len()]
+    }
+
     /// The classes.
     pub(crate) fn all(&self) -> &'a [Placed] {
         self.between(0, usize::MAX)

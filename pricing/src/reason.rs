@@ -198,7 +198,8 @@ pub fn join(reasons: &[Reason], lang: Lang) -> String {
         Lang::Zh => "；",
         Lang::En => "; ",
     };
-    let mut text = String::new();
+    // Most fit: memory that is taken once.
+    let mut text = String::with_capacity(128);
     for reason in reasons {
         if !text.is_empty() {
             text.push_str(separator);

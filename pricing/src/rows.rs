@@ -2,19 +2,24 @@
 
 use jiff::Timestamp;
 use runwhere_model::{
-    GpuCount, GpuModelId, Lang, Mark, OfferDetails, PriceKind, PriceState, ProviderId, Stock,
+    GpuCount, GpuModelId, Lang, Mark, OfferDetails, OfferKey, PriceKind, PriceState, ProviderId,
+    Stock,
 };
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use crate::canonical::expires_at;
 use crate::catalogue::{Assessed, NotLaunchable, SpotStanding, Trouble};
 use crate::quote::{Quote, Recommended, Rejection};
 use crate::reason::{self, Reason, Tag};
 use crate::run_cost::RunCost;
+
+/// Few keys are longer.
+const USUAL_KEY: usize = 80;
 
 /// A mark on a row.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -290,7 +295,7 @@ impl<'a> OfferRow<'a> {
         let known = offer.price.state.known();
         let rate = assessed.converted.as_ref().and_then(|converted| converted.rate.as_deref());
         Self {
-            offer_key: key.to_string(),
+            offer_key: shown_key(key),
             offer_code: Cow::Borrowed(assessed.entry.code.as_str()),
             provider: Cow::Borrowed(key.provider.as_str()),
             region: key.region.as_deref().map_or(Cow::Borrowed("-"), plain),
@@ -381,6 +386,14 @@ impl<'a> OfferRow<'a> {
 
 fn own<T: ToOwned + ?Sized + 'static>(value: Cow<'_, T>) -> Cow<'static, T> {
     Cow::Owned(value.into_owned())
+}
+
+/// A key as text, in memory that is taken once.
+fn shown_key(key: &OfferKey) -> String {
+    let mut text = String::with_capacity(USUAL_KEY);
+    // Writing to a text does not fail.
+    let _ = write!(text, "{key}");
+    text
 }
 
 /// A count as text; the usual ones stand ready.

@@ -56,9 +56,9 @@ struct Rank {
 #[derive(Clone, Copy)]
 struct Group<'a> {
     rows: &'a [u32],
-    /// The first of them, and its sizes.
+    sizes: &'a [Sizes],
+    /// The first of them.
     first: u32,
-    head: Sizes,
     stale: bool,
 }
 
@@ -68,6 +68,7 @@ struct Run<'a> {
     rank: Rank,
     shard: &'a Shard,
     rows: &'a [u32],
+    sizes: &'a [Sizes],
     rate: Option<Decimal>,
     /// A price other than the converted one decides.
     weighed: bool,
@@ -154,7 +155,7 @@ impl<'a> Search<'a, '_> {
         for placed in there {
             if wanted.is_none_or(|wanted| wanted == placed.shard) {
                 looked_at += placed.bucket.len();
-                self.bucket(catalogue, placed);
+                self.bucket(catalogue, placed, parts.sizes(placed));
             }
         }
         self.reject(Rejection::Place, parts.rows - looked_at);
@@ -175,7 +176,7 @@ impl<'a> Search<'a, '_> {
         rate
     }
 
-    fn bucket(&mut self, catalogue: &'a Catalogue, placed: &Placed) {
+    fn bucket(&mut self, catalogue: &'a Catalogue, placed: &Placed, sizes: &'a [Sizes]) {
         let bucket = &placed.bucket;
         let class = &bucket.class;
         if class.billing == BillingModel::Spot && !self.query.spot_allowed {
@@ -195,18 +196,18 @@ impl<'a> Search<'a, '_> {
             .flatten();
         match uniform {
             Some(stale) => {
-                let group = Group { rows, first: bucket.first, head: bucket.head, stale };
+                let group = Group { rows, sizes, first: bucket.first, stale };
                 self.run(catalogue, placed, shard, &group);
             }
             None => {
-                for at in rows.chunks(1) {
+                for (at, sizes) in rows.chunks(1).zip(sizes.chunks(1)) {
                     let row = shard.row(at[0]);
                     if let Some(class) = self.unfit(shard, row) {
                         self.reject(class, 1);
                         continue;
                     }
                     let stale = row_stale(shard, row, self.as_of);
-                    let group = Group { rows: at, first: at[0], head: Sizes::of(row), stale };
+                    let group = Group { rows: at, sizes, first: at[0], stale };
                     self.run(catalogue, placed, shard, &group);
                 }
             }
@@ -233,7 +234,8 @@ impl<'a> Search<'a, '_> {
 
     /// Takes rows of one class and one staleness, cheapest first.
     fn run(&mut self, catalogue: &Catalogue, placed: &Placed, shard: &'a Shard, group: &Group<'a>) {
-        let Group { rows, first, head, stale } = *group;
+        let Group { rows, sizes, first, stale } = *group;
+        let Some(head) = sizes.first().copied() else { return };
         let class = &placed.bucket.class;
         if stale && self.query.fresh_only {
             return self.reject(Rejection::Stale, rows.len());
@@ -260,10 +262,10 @@ impl<'a> Search<'a, '_> {
             let within = |amount: Decimal| {
                 amount.checked_mul(factor).is_some_and(|amount| amount <= ceiling)
             };
-            let rest = rows.get(1..).unwrap_or_default();
+            let rest = sizes.get(1..).unwrap_or_default();
             let end = match converted.is_some_and(|amount| amount <= ceiling) {
                 false => 0,
-                true => 1 + rest.partition_point(|at| within(shard.row(*at).amount)),
+                true => 1 + rest.partition_point(|sizes| within(sizes.amount)),
             };
             self.reject(Rejection::AboveMaxPrice, rows.len() - end);
             matching = &rows[..end];
@@ -292,6 +294,7 @@ impl<'a> Search<'a, '_> {
             },
             shard,
             rows: matching,
+            sizes,
             rate: factor,
             weighed,
         };
@@ -318,7 +321,8 @@ impl<'a> Search<'a, '_> {
             // Many answers from many classes: one sort is cheaper than many searches.
             let mut all: Vec<Run<'a>> = Vec::with_capacity(self.matching);
             for run in &self.runs {
-                all.extend(run.rows.chunks(1).map(|rows| Run { rows, ..*run }.at_head()));
+                let each = run.rows.chunks(1).zip(run.sizes.chunks(1));
+                all.extend(each.map(|(rows, sizes)| Run { rows, sizes, ..*run }.at_head()));
             }
             all.sort_unstable_by_key(|run| run.rank);
             best.extend(all.iter().take(wanted).map(|run| run.picked()));
@@ -330,12 +334,12 @@ impl<'a> Search<'a, '_> {
                     break;
                 };
                 best.push(run.picked());
-                let rows = &run.rows[1..];
+                let (rows, sizes) = (&run.rows[1..], &run.sizes[1..]);
                 match rows.is_empty() {
                     true => {
                         self.runs.swap_remove(place);
                     }
-                    false => self.runs[place] = Run { rows, ..*run }.at_head(),
+                    false => self.runs[place] = Run { rows, sizes, ..*run }.at_head(),
                 }
             }
         }
@@ -350,10 +354,9 @@ impl<'a> Run<'a> {
 
     /// The rank of the first row.
     fn at_head(self) -> Self {
-        match self.rows.first() {
-            Some(at) => {
-                let head = Sizes::of(self.shard.row(*at));
-                self.headed(*at, head, self.rate.and_then(|rate| head.amount.checked_mul(rate)))
+        match self.rows.first().zip(self.sizes.first()) {
+            Some((at, head)) => {
+                self.headed(*at, *head, self.rate.and_then(|rate| head.amount.checked_mul(rate)))
             }
             None => self,
         }

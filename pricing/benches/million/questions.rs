@@ -20,7 +20,9 @@ pub(crate) fn question(n: usize) -> Query {
     let models = GpuModel::all();
     let mut query = Query::new(Some(models[n % models.len()].id), COUNTS[n % 4]);
     query.region = Some(format!("region-{}", (n / 3) % REGIONS));
-    query.max_hourly_price = Some(Decimal::from(20 + n % 50));
+    // No two of the first million are the same.
+    query.max_hourly_price =
+        Some(Decimal::new(2000 + i64::try_from(n * 37 % 4999).unwrap_or(0), 2));
     query
 }
 

@@ -1,11 +1,13 @@
 //! The routes that the published client uses.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Extension, Query as UrlQuery, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Query as UrlQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -95,18 +97,30 @@ async fn offers(
     .await
 }
 
+/// Who asks, and in which language, without a copy of all headers.
+struct Caller {
+    lang: Lang,
+    audience: Audience,
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let audience = parts.extensions.get::<Audience>().copied().unwrap_or_default();
+        Ok(Self { lang: lang_of(&parts.headers), audience })
+    }
+}
+
 async fn quote(
     State(Asked { service, answers }): State<Asked>,
-    audience: Option<Extension<Audience>>,
-    headers: HeaderMap,
+    Caller { lang, audience }: Caller,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let lang = lang_of(&headers);
     let Ok(body) = body else {
         let error = RequestError::new("body", Problem::TooLarge);
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &error, lang);
     };
-    let audience = audience_of(audience);
     let (catalogue, as_of) = (service.catalogue(), service.quote_instant());
     let question = (lang, audience, body);
     if let Some(reply) = answers.get(catalogue.state_id(), as_of, &question) {

@@ -56,9 +56,8 @@ pub(crate) struct Bucket {
     /// the sheet's own time is `AS_SHEET`.
     pub(crate) oldest: i64,
     pub(crate) newest: i64,
-    /// The first row, and what decides about it, so that most rows need not be looked at.
+    /// The first row.
     pub(crate) first: u32,
-    pub(crate) head: Sizes,
 }
 
 impl Bucket {
@@ -83,13 +82,15 @@ impl Sizes {
 }
 
 impl Shard {
-    /// The classes of a model's rows, in order.
-    pub(crate) fn buckets(&self, account: bool, gpu: u16) -> Vec<Bucket> {
+    /// The classes of a model's rows, in order, and what decides about each of the rows.
+    pub(crate) fn buckets(&self, account: bool, gpu: u16) -> (Vec<Bucket>, Vec<Sizes>) {
         let (start, rows) = self.index().of_gpu(account, gpu);
         let mut buckets: Vec<Bucket> = Vec::new();
+        let mut sizes = Vec::with_capacity(rows.len());
         for (place, at) in (start..).zip(rows) {
             let row = self.row(*at);
             let class = Class::of(row);
+            sizes.push(Sizes::of(row));
             match buckets.last_mut().filter(|bucket| bucket.class == class) {
                 Some(bucket) => {
                     bucket.end = place + 1;
@@ -103,10 +104,9 @@ impl Shard {
                     oldest: row.observed,
                     newest: row.observed,
                     first: *at,
-                    head: Sizes::of(row),
                 }),
             }
         }
-        buckets
+        (buckets, sizes)
     }
 }
