@@ -72,6 +72,10 @@ pub trait PlatformLog: fmt::Debug + Send + Sync + 'static {
     /// made up for by the next call.
     async fn observe(&self, unit: &Unit);
 
+    /// A trial is about to end: from here on [`unsealed`](Self::unsealed) names it, even if nothing
+    /// was ever said of it, until its log is closed.
+    async fn begin(&self, _trial: &TrialId) {}
+
     /// Trials whose logs are not closed, in a fixed order.
     async fn unsealed(&self) -> Vec<TrialId> {
         Vec::new()

@@ -5,7 +5,8 @@ mod world;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use runwhere_engine::{LeaseState, TrialState};
+use runwhere_engine::{AgentEvent, LeaseState, TrialState};
+use runwhere_model::StopEffect;
 use world::{Fault, HOUR, Node, SETTLE, World};
 
 #[test]
@@ -54,6 +55,27 @@ fn reads_within_the_window_do_not_count_and_one_after_it_is_no_proof() {
     world.run_until(HOUR, |w| w.lease_state() != LeaseState::Unknown);
     assert_eq!(world.lease_state(), LeaseState::Booting);
     assert_eq!(world.launches.len(), 1);
+}
+
+#[test]
+fn a_node_that_had_stopped_before_it_was_first_seen_is_billed_to_its_stop() {
+    let mut world = unknown();
+    world.capabilities.stop = StopEffect::EndsCompute;
+    world.unit.lease.as_mut().unwrap().capabilities.stop = StopEffect::EndsCompute;
+    let node = &mut world.nodes[0];
+    let stopped = node.created.checked_add(Duration::from_secs(45)).unwrap();
+    node.stopped = Some(stopped);
+    let begun = node.created;
+    // Its agent was heard before that; nobody could ask the cloud for more than an hour.
+    world.agent(&AgentEvent::Booted).unwrap();
+    world.agent(&AgentEvent::GpusReady).unwrap();
+    world.agent(&AgentEvent::Started).unwrap();
+    world.advance(HOUR * 5 / 4);
+    world.sight(&[0]);
+    world.run_until(HOUR * 2, |world| world.unit.trial.state.is_terminal());
+    let micros = u64::try_from(stopped.duration_since(begun).as_micros()).unwrap();
+    let rule = world.lease().capabilities.metering;
+    assert_eq!(world.lease().meter.charged_micros, rule.billed_micros(micros));
 }
 
 #[test]

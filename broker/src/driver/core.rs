@@ -235,6 +235,10 @@ impl Core {
             }
             if changed {
                 failpoint!("driver.step.decided");
+                if step.unit.trial.state.is_terminal() && !unit.trial.state.is_terminal() {
+                    // If this process ends before it has told of the end, the next one does.
+                    self.parts.log.begin(&unit.trial.id).await;
+                }
                 match self.parts.store.commit(transition).await {
                     Ok(()) => {}
                     // Somebody else was quicker: again, but never for ever under the lock.

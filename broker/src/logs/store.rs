@@ -191,6 +191,11 @@ impl Logs {
 }
 
 impl Shared {
+    /// The prefix keeps the ids `.` and `..` from being folders of another meaning.
+    fn folder(&self, trial: &TrialId) -> PathBuf {
+        self.root.join(format!("t-{trial}"))
+    }
+
     fn log(&self, trial: &TrialId) -> Result<Arc<TrialLog>, LogError> {
         // Opening under the lock: a log must never be open twice.
         let mut guard = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,9 +205,7 @@ impl Shared {
             entry.used = *clock;
             return Ok(Arc::clone(&entry.log));
         }
-        // The prefix keeps the ids `.` and `..` from being folders of another meaning.
-        let folder = self.root.join(format!("t-{trial}"));
-        let log = Arc::new(TrialLog::open(folder, self.limit)?);
+        let log = Arc::new(TrialLog::open(self.folder(trial), self.limit)?);
         open.insert(trial.clone(), Open { log: Arc::clone(&log), used: *clock });
         if open.len() > KEPT_OPEN {
             let resting = open.iter().filter(|(_, entry)| Arc::strong_count(&entry.log) == 1);
@@ -219,6 +222,17 @@ impl Shared {
 impl PlatformLog for Logs {
     async fn observe(&self, unit: &Unit) {
         observe(self, self.shared.clock.as_ref(), unit).await;
+    }
+
+    async fn begin(&self, trial: &TrialId) {
+        let folder = self.shared.folder(trial);
+        let made = match self.shared.inline {
+            true => disk::make_folder(&folder),
+            false => disk::blocking(move || disk::make_folder(&folder)).await.and_then(|made| made),
+        };
+        if let Err(error) = made {
+            tracing::warn!(trial.id = %trial, %error, "A log could not be begun");
+        }
     }
 
     async fn unsealed(&self) -> Vec<TrialId> {

@@ -12,6 +12,7 @@ use runwhere_providers::SystemClock;
 use tempfile::TempDir;
 
 use super::*;
+use crate::ports::PlatformLog;
 
 const ALL: TailLimits = TailLimits { lines: usize::MAX - 8, bytes: usize::MAX, ended: true };
 
@@ -449,4 +450,19 @@ async fn read(logs: &Logs, from: Cursor) -> Vec<Line> {
     }
     lines.extend(follower.flush());
     lines
+}
+
+#[tokio::test]
+async fn a_log_that_was_only_begun_is_named_until_it_is_closed() {
+    let folder = TempDir::new().unwrap();
+    let logs = open(folder.path());
+    assert!(PlatformLog::unsealed(&logs).await.is_empty());
+    PlatformLog::begin(&logs, &trial()).await;
+    // As after the end of the process, before a line was written.
+    let logs = open(folder.path());
+    assert_eq!(PlatformLog::unsealed(&logs).await, [trial()]);
+    assert!(texts(&logs, ALL).await.is_empty());
+    PlatformLog::begin(&logs, &trial()).await;
+    logs.seal(&trial()).await.unwrap();
+    assert!(PlatformLog::unsealed(&logs).await.is_empty());
 }

@@ -315,6 +315,12 @@ impl Work<'_> {
             for state in live {
                 if state.node == main && lease.evidence.is_none() {
                     lease.observe(state, now);
+                    // Before anything is charged up to now. What else becomes of it a read decides.
+                    let ends = lease.capabilities.stop == StopEffect::EndsCompute;
+                    let working = lease.state != LeaseState::Releasing;
+                    if state.phase == NodePhase::Stopped && ends && working {
+                        lease.meter.stop_after(lease.seen_at, state.stopped_at, now);
+                    }
                 } else {
                     // Beyond its own; or proven gone, and there again: it is to be ended, and
                     // proven gone, on its own.

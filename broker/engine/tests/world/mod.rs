@@ -28,6 +28,7 @@ pub struct Node {
     pub id: NodeId,
     pub lease: LeaseId,
     pub created: Timestamp,
+    pub stopped: Option<Timestamp>,
     pub gone: Option<Timestamp>,
 }
 
@@ -355,15 +356,20 @@ impl World {
         if node.created > seen {
             return None;
         }
+        let stopped = node.stopped.filter(|stopped| *stopped <= seen);
         let gone = node.gone.filter(|gone| *gone <= seen);
         if gone.is_some_and(|gone| gone.checked_add(self.shown_after_end).unwrap() <= seen) {
             return None;
         }
         Some(NodeState {
             node: node.id.clone(),
-            phase: if gone.is_some() { NodePhase::Gone } else { NodePhase::Running },
+            phase: match (gone, stopped) {
+                (Some(_), _) => NodePhase::Gone,
+                (None, Some(_)) => NodePhase::Stopped,
+                (None, None) => NodePhase::Running,
+            },
             started_at: Some(node.created).filter(|_| self.capabilities.states_times),
-            stopped_at: gone.filter(|_| self.capabilities.states_times),
+            stopped_at: stopped.or(gone).filter(|_| self.capabilities.states_times),
             reason: None,
             cause: None,
             billed_price: None,
@@ -377,7 +383,13 @@ impl World {
         let id = NodeId::new(format!("node-{}", self.made)).unwrap();
         let late = if late { self.policy.call_timeout * 8 / 10 } else { Duration::ZERO };
         let created = self.now.checked_add(late).unwrap();
-        self.nodes.push(Node { id: id.clone(), lease: lease.clone(), created, gone: None });
+        self.nodes.push(Node {
+            id: id.clone(),
+            lease: lease.clone(),
+            created,
+            stopped: None,
+            gone: None,
+        });
         id
     }
 
