@@ -23,6 +23,7 @@ use crate::trial::{Desired, Output, Trial, TrialState};
 
 mod agent;
 mod ending;
+mod found;
 mod hold;
 mod lease;
 mod outcome;
@@ -30,7 +31,7 @@ mod reclaim;
 mod surplus;
 mod trial;
 
-pub(crate) use outcome::absent;
+pub(crate) use found::absent;
 
 pub use agent::{AgentEvent, AgentOrder};
 

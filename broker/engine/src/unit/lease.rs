@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runwhere_model::{Bootstrapping, NodeId, NodePhase, NodeState};
+use runwhere_model::{Bootstrapping, NodeId, NodePhase, NodeState, StopEffect};
 use serde_json::json;
 
 use super::{StepError, Work, add, backoff, call_of};
@@ -384,6 +384,11 @@ impl Lease {
                 true => self.meter.start(noticed, now),
                 false => self.meter.start(state.started_at, now),
             }
+        }
+        // Before anything is charged up to now. One that is being ended is billed until that is proven.
+        let ends = self.capabilities.stop == StopEffect::EndsCompute;
+        if state.phase == NodePhase::Stopped && ends && self.state != LeaseState::Releasing {
+            self.meter.stop_after(self.seen_at, state.stopped_at, now);
         }
     }
 }
