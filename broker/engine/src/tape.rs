@@ -123,16 +123,19 @@ impl Taped {
 /// A copy, but for the cause of an error, which no step looks at.
 pub(crate) fn copy(outcome: &Outcome) -> Outcome {
     fn answer<T: Clone>(answer: &Result<T, ProviderError>) -> Result<T, ProviderError> {
-        answer.as_ref().map(T::clone).map_err(|error| ProviderError {
-            provider: error.provider.clone(),
-            operation: error.operation,
-            kind: error.kind,
-            effect: error.effect,
-            nodes: error.nodes.clone(),
-            scope: error.scope.clone(),
-            retry_after: error.retry_after,
-            source: None,
-        })
+        match answer {
+            Ok(answer) => Ok(answer.clone()),
+            Err(error) => Err(ProviderError {
+                provider: error.provider.clone(),
+                operation: error.operation,
+                kind: error.kind,
+                effect: error.effect,
+                nodes: error.nodes.clone(),
+                scope: error.scope.clone(),
+                retry_after: error.retry_after,
+                source: None,
+            }),
+        }
     }
     match outcome {
         Outcome::Launch(one) => Outcome::Launch(answer(one)),

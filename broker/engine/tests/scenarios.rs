@@ -204,6 +204,38 @@ fn an_old_missed_read_is_no_proof_once_the_agent_was_heard_again() {
 }
 
 #[test]
+fn a_read_that_missed_the_node_before_its_agent_spoke_does_not_date_its_end() {
+    let mut world = World::new();
+    world.capabilities.states_times = false;
+    world
+        .run_until(HOUR, |w| w.unit.lease.as_ref().is_some_and(|l| l.state == LeaseState::Booting));
+    world.advance(Duration::from_secs(10));
+    let hidden = std::mem::take(&mut world.nodes);
+    world.wake(Fault::None);
+    world.answer(0);
+    world.nodes = hidden;
+    assert_eq!(world.lease().absent_reads.len(), 1);
+    // The next read is not answered for as long as the program runs.
+    world.advance(Duration::from_secs(30));
+    world.wake(Fault::None);
+    world.pending.clear();
+    for event in [AgentEvent::Booted, AgentEvent::GpusReady, AgentEvent::Started] {
+        world.advance(Duration::from_secs(5));
+        world.agent(&event).unwrap();
+    }
+    world.advance(Duration::from_secs(20));
+    world.agent(&exited(0, ExitCause::Program)).unwrap();
+    world.agent(&AgentEvent::Done).unwrap();
+    let spoke = world.now;
+    // From then on the provider knows nothing of it.
+    world.nodes.clear();
+    world.advance(Duration::from_secs(600));
+    world.run_until(HOUR, World::settled);
+    let lease = world.lease();
+    assert!(lease.meter.stopped_at.is_some_and(|at| at >= spoke), "{:?}", lease.meter);
+}
+
+#[test]
 fn a_node_lost_after_the_program_ended_keeps_the_programs_end() {
     let mut world = World::new();
     world.run_to_ready();
@@ -350,6 +382,23 @@ fn capacity_refusals_do_not_use_up_the_node_failures() {
         world.run_until(HOUR, |w| w.lease_state().is_terminal());
     }
     assert_eq!(world.unit.trial.state, TrialState::Failed);
+    assert!(matches!(world.unit.trial.end_reason, Some(EndReason::NodeFailed { .. })));
+}
+
+#[test]
+fn launches_that_fail_and_leave_nodes_behind_are_not_tried_for_ever() {
+    let mut world = World::new();
+    let fault = Fault::DoneWithIds(ErrorKind::Transient);
+    for failures in 1..=3 {
+        world.now = world.unit.trial.next_at.unwrap_or(world.now);
+        world.wake(fault);
+        world.answer(0);
+        assert_eq!(world.unit.trial.node_failures, failures);
+        // Each is ended before the next is tried.
+        world.run_until(HOUR, |w| w.lease_state().is_terminal());
+        assert!(world.live().is_empty());
+    }
+    assert!(world.settled() && world.nodes.len() == 3);
     assert!(matches!(world.unit.trial.end_reason, Some(EndReason::NodeFailed { .. })));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runwhere_engine::unit::launch_request;
-use runwhere_engine::{Call, Outcome, Unit, sabotage};
+use runwhere_engine::{Call, Lease, Outcome, Unit, sabotage};
 use runwhere_model::{
     Bootstrap, Effect, EndCause, ErrorKind, NodePhase, ProviderError, Terminated,
 };
@@ -174,6 +174,10 @@ impl Core {
                         ProviderError::new(provider.id().clone(), "launch", ErrorKind::Invalid);
                     return Outcome::Launch(Err(error));
                 };
+                self.note_launch().await;
+                if let Some(error) = self.price_rose(lease) {
+                    return Outcome::Launch(Err(error));
+                }
                 let bootstrap = Bootstrap {
                     broker_url: self.parts.broker_url.clone(),
                     lease_token: self.lease_token(lease_id),
@@ -182,7 +186,6 @@ impl Core {
                     agent_ttl_seconds: self.parts.policy.agent_ttl.as_secs(),
                 };
                 let request = launch_request(unit, lease, self.parts.deployment.clone(), bootstrap);
-                self.note_launch().await;
                 Outcome::Launch(provider.launch(&request).await)
             }
             Call::Find(lease) => Outcome::Find(provider.find(lease).await),
@@ -191,6 +194,18 @@ impl Core {
                 Outcome::Terminate(node.clone(), provider.terminate(node).await)
             }
         }
+    }
+
+    /// Whether a launch that was decided at a price within its ceiling is above it by now: writing
+    /// it down can take its time. Nothing is launched then, and the trial is decided anew.
+    fn price_rose(&self, lease: &Lease) -> Option<ProviderError> {
+        let price = self.price_of(&lease.offer);
+        let within = price.is_some_and(|now| now.price.is_within(lease.ceiling));
+        let rose = || {
+            ProviderError::new(lease.offer.provider.clone(), "launch", ErrorKind::Conflict)
+                .because("the price is not within the ceiling any more")
+        };
+        (!within && !sabotage!(CeilingNotRechecked)).then(rose)
     }
 }
 

@@ -396,7 +396,7 @@ impl Core {
         Ok(Some(BudgetContext { budget, rate }))
     }
 
-    fn price_of(&self, key: &OfferKey) -> Option<PriceSnapshot> {
+    pub(super) fn price_of(&self, key: &OfferKey) -> Option<PriceSnapshot> {
         let offer = self.parts.prices.offer(key).filter(|offer| offer.launchable)?;
         Some(PriceSnapshot {
             price: offer.price.state.known()?,

@@ -22,6 +22,12 @@ impl HourlyPrice {
     pub fn per_hour(self) -> Money {
         Money::new(self.amount, self.currency)
     }
+
+    /// Whether it is no more than a ceiling, to the last digit. In another currency nobody knows:
+    /// it is not.
+    pub fn is_within(self, ceiling: Self) -> bool {
+        self.currency == ceiling.currency && self.amount <= ceiling.amount
+    }
 }
 
 impl From<Money> for HourlyPrice {

@@ -256,7 +256,7 @@ impl SimCloud {
         let price = offer
             .price
             .unwrap_or(HourlyPrice { amount: Decimal::ONE, currency: request.ceiling.currency });
-        if price.currency != request.ceiling.currency || price.amount > request.ceiling.amount {
+        if !price.is_within(request.ceiling) {
             return refuse(ErrorKind::Invalid, "the price is above the ceiling");
         }
         let stock = offer.stock as usize;

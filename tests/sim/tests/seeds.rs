@@ -13,7 +13,7 @@ fn seeds_that_once_broke_a_promise_keep_it() {
     // What was wrong stands in docs/simulation.md.
     let seeds = [
         2933, 3446, 4383, 5351, 6138, 6829, 9734, 10916, 11761, 12487, 14199, 18279, 19471, 21624,
-        27030, 28372, 32109, 34152, 82715, 86176, 94882, 95935,
+        27030, 28372, 32109, 34152, 36955, 43675, 81251, 82715, 86176, 90892, 94882, 95935,
     ];
     for seed in seeds {
         let report = runwhere_sim::run(seed, None, false);

@@ -109,6 +109,10 @@ impl Work<'_> {
             return self.agent_of_given_up(event);
         }
         self.trial.agent_seq = seq;
+        // Who speaks is there: reads that missed its node before were wrong.
+        if let Some(lease) = &mut self.lease {
+            lease.absent_reads.clear();
+        }
         if let AgentEvent::LogSealed(seal) = event {
             self.trial.log.get_or_insert_with(|| seal.clone());
         }

@@ -118,9 +118,7 @@ impl Work<'_> {
         }
         // The ceiling is checked again right before the launch: prices move while one waits.
         match &self.context.price {
-            Some(price)
-                if price.price.currency == lease.ceiling.currency
-                    && price.price.amount <= lease.ceiling.amount => {}
+            Some(price) if price.price.is_within(lease.ceiling) => {}
             Some(_) if crate::sabotage!(CeilingNotRechecked) => {}
             Some(_) => {
                 self.end((TrialState::Failed, EndReason::PriceChanged))?;

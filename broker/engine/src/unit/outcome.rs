@@ -152,7 +152,7 @@ impl Work<'_> {
         }
         let ceiling = lease.ceiling;
         self.record("lease.price_stated", json!({ "price": price }));
-        if price.currency != ceiling.currency || price.amount > ceiling.amount {
+        if !price.is_within(ceiling) {
             return self.end((TrialState::Failed, EndReason::PriceChanged));
         }
         Ok(())
@@ -236,6 +236,10 @@ impl Work<'_> {
                 }
                 if error.effect == Effect::Possible {
                     lease.recheck_at = Some(add(now, lease.capabilities.settle));
+                }
+                // Each such node can cost its minimum: as one that fails they are not tried for ever.
+                if error.kind != ErrorKind::Capacity {
+                    self.node_died(&error.to_string())?;
                 }
                 self.launch_refused(error.kind, &error.to_string())?;
                 self.launch_not_before(error.retry_after);

@@ -64,9 +64,8 @@ impl Work<'_> {
         }
         let terms = self.job.terms(self.trial.index);
         let ceiling = terms.ceiling;
-        let above = price.price.currency != ceiling.currency
-            || price.price.amount > ceiling.amount && !crate::sabotage!(CeilingNotRechecked);
-        if above {
+        let above = !price.price.is_within(ceiling);
+        if above && !crate::sabotage!(CeilingNotRechecked) {
             return self.end((TrialState::Failed, EndReason::PriceChanged));
         }
         let lease = Lease {

@@ -39,7 +39,7 @@ pub enum Fault {
     Done,
     NotDone,
     Refused(ErrorKind),
-    DoneWithIds,
+    DoneWithIds(ErrorKind),
     Surplus,
     AckButLives,
     Incomplete,
@@ -444,8 +444,8 @@ impl World {
         let node = self.make(lease, fault == Fault::Done);
         match fault {
             Fault::Done => Err(self.error(ErrorKind::Transient).possible()),
-            Fault::DoneWithIds => {
-                let mut error = self.error(ErrorKind::Capacity).possible();
+            Fault::DoneWithIds(kind) => {
+                let mut error = self.error(kind).possible();
                 error.nodes = vec![node];
                 Err(error)
             }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runwhere_engine::{Budget, EndReason, TrialState};
-use runwhere_model::{Currency, HourlyPrice, PriceState, TrialId};
+use runwhere_model::{Currency, HourlyPrice, OfferKey, PriceState, TrialId};
 use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
 
-use super::site::{PROJECT, Site, project};
+use super::site::{PROJECT, Sheet, Site, project};
 use crate::accounts::Caller;
 use crate::api::runwhere::{JobService as _, SubmitRequest};
 use crate::driver::{Core, Others};
 use crate::jobs::Jobs;
-use crate::ports::Prices as _;
+use crate::ports::{Generation, Prices as _};
 use crate::store::{Row, Store as _, sample};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -52,6 +52,40 @@ async fn pr_007_after_queueing_the_price_is_looked_at_again() {
     site.until(30 * MINUTE, || async { site.unit(&waiting).await.0.state.is_terminal() }).await;
     assert_eq!(site.unit(&waiting).await.0.end_reason, Some(EndReason::PriceChanged));
     assert!(site.live().is_empty());
+}
+
+/// The price of an offer rises at the last moment before each launch.
+#[derive(Debug)]
+struct Rising {
+    prices: Arc<Sheet>,
+    key: OfferKey,
+}
+
+#[async_trait::async_trait]
+impl Generation for Rising {
+    async fn launching(&self, _position: u64) {
+        for offer in self.prices.offers.lock().unwrap().iter_mut().filter(|o| o.key == self.key) {
+            if let PriceState::Known { price } = &mut offer.price.state {
+                price.amount += Decimal::new(1, 12);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_price_that_rises_between_the_decision_and_the_call_is_refused() {
+    let site = Site::new(SimProfile::token()).await;
+    let key = site.keys[1].clone();
+    let trial = site.submit(1, &key).await;
+    let (core, _) = site.server();
+    core.keep_generation(Arc::new(Rising { prices: site.prices.clone(), key }));
+    core.recover(Others::Ended).await.unwrap();
+    tokio::spawn(core.clone().run());
+    site.until(30 * MINUTE, || async { site.unit(&trial).await.0.state.is_terminal() }).await;
+    let (row, lease) = site.unit(&trial).await;
+    assert_eq!(row.end_reason, Some(EndReason::PriceChanged));
+    assert!(lease.is_some_and(|lease| lease.node.is_none() && lease.launched_at.is_some()));
+    assert!(row.cleanup_confirmed && site.cloud.truth().nodes.is_empty(), "nothing was launched");
 }
 
 /// A submit as a route makes it.
