@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{Audience, Catalogue};
 use crate::quote::{Policy, Query, TaskType};
 
+/// Few questions are longer.
+const USUAL_QUESTION: usize = 256;
+
 /// How long a quote may be acted on.
 pub const QUOTE_VALID_SECONDS: i64 = 900;
 
@@ -83,7 +86,9 @@ pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -
         disk_gib: query.disk_gib,
         audience: query.audience,
     };
-    let json = serde_json::to_vec(&canonical).unwrap_or_default();
+    let mut json = Vec::with_capacity(USUAL_QUESTION);
+    // Writing to memory does not fail.
+    let _ = serde_json::to_writer(&mut json, &canonical);
     let mut id = String::with_capacity(34 + json.len() * 4 / 3);
     id.push_str(catalogue.state_id());
     id.push('.');

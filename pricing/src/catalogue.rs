@@ -501,6 +501,17 @@ impl Catalogue {
 
     /// What holds of an offer at an instant.
     pub fn assess(&self, entry: &Arc<Entry>, now: Timestamp) -> Assessed {
+        let shard = self.shard(&entry.offer.key.provider);
+        self.assess_of(shard.map(Arc::as_ref), entry.clone(), now)
+    }
+
+    /// The same where the shard is at hand.
+    pub(crate) fn assess_of(
+        &self,
+        shard: Option<&Shard>,
+        entry: Arc<Entry>,
+        now: Timestamp,
+    ) -> Assessed {
         let offer = &entry.offer;
         let known = offer.price.state.known();
         let (converted, fx_error) = match known.map(|p| self.fx.convert(p.per_hour(), SHOWN, now)) {
@@ -508,7 +519,6 @@ impl Catalogue {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        let shard = self.shard(&offer.key.provider);
         let limits = shard.map_or_else(Limits::default, |shard| shard.limits());
         let age = match entry.read_at {
             Some(read) => Some(now.duration_since(read)),
@@ -524,10 +534,10 @@ impl Catalogue {
         Assessed {
             converted,
             fx_error,
-            not_launchable: not_launchable(entry, stale, shard.is_some_and(|s| s.is_live())),
+            not_launchable: not_launchable(&entry, stale, shard.is_some_and(|s| s.is_live())),
             spot: entry.spot,
             stale: stale.is_some(),
-            entry: entry.clone(),
+            entry,
         }
     }
 }

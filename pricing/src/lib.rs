@@ -11,12 +11,14 @@
 pub mod canonical;
 pub mod catalogue;
 pub mod codes;
+mod digits;
 mod directory;
 pub mod ecb;
 pub mod fx;
 pub mod history;
 pub mod http;
 pub mod import;
+mod json;
 pub mod keep;
 pub mod listing;
 pub mod quote;
@@ -39,6 +41,7 @@ pub use catalogue::{
     Assessed, Audience, Catalogue, Entry, NotLaunchable, Parts, SpotStanding, Standing, Trouble,
 };
 pub use codes::CodeBook;
+pub use digits::Digits;
 pub use ecb::{ECB_DAILY, EcbError, read_ecb};
 pub use fx::{
     Converted, FxError, FxFileError, FxRate, FxRateSetting, FxSettingError, FxSettings, FxTable,

@@ -218,10 +218,14 @@ impl Catalogue {
     }
 
     fn recommend(&self, found: &Found<'_>, query: &Query, as_of: Timestamp) -> Vec<Recommended> {
-        found
-            .best
-            .iter()
-            .map(|picked| self.assess(&picked.shard.entry(picked.at), as_of))
+        // Rows and names lie scattered over the memory. Read in one go, the waits for it are one wait.
+        let read = found.best.iter().map(|picked| {
+            let row = picked.shard.row(picked.at);
+            (picked.shard, row, picked.shard.text(row.instance_type))
+        });
+        let read: Vec<_> = read.collect();
+        read.into_iter()
+            .map(|(shard, row, name)| self.assess_of(Some(shard), shard.entry_of(row, name), as_of))
             .enumerate()
             .map(|(at, assessed)| {
                 let standing = assessed.standing();

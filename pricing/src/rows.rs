@@ -1,6 +1,7 @@
 //! Offers as rows for people and programs: plain values, the same in process and over HTTP.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use runwhere_model::{
     GpuCount, GpuModelId, Lang, Mark, OfferDetails, OfferKey, PriceKind, PriceState, ProviderId,
     Stock,
@@ -14,6 +15,7 @@ use std::fmt::Write;
 
 use crate::canonical::expires_at;
 use crate::catalogue::{Assessed, NotLaunchable, SpotStanding, Trouble};
+use crate::digits::Digits;
 use crate::quote::{Quote, Recommended, Rejection};
 use crate::reason::{self, Reason, Tag};
 use crate::run_cost::RunCost;
@@ -108,23 +110,23 @@ pub struct OfferRow<'a> {
     /// Main memory in MiB.
     pub memory_mib: Option<u64>,
     /// CNY per hour of the whole machine, four decimals, half up; absent when unknown.
-    pub hourly_price: Option<String>,
+    pub hourly_price: Option<Digits>,
     /// The same for one GPU.
-    pub hourly_price_per_gpu: Option<String>,
+    pub hourly_price_per_gpu: Option<Digits>,
     /// The original price per hour, every digit; absent when unknown.
-    pub price: Option<String>,
+    pub price: Option<Digits>,
     /// Currency of `price`.
     pub currency: Option<Cow<'a, str>>,
     /// The rate it was converted with; absent when it is in CNY already.
-    pub fx_rate: Option<String>,
+    pub fx_rate: Option<Digits>,
     /// The day of the rate.
-    pub fx_date: Option<String>,
+    pub fx_date: Option<Date>,
     /// Who stated the rate.
     pub fx_source: Option<Cow<'a, str>>,
     /// `known`, `unknown` or `not_offered`.
     pub price_state: Cow<'a, str>,
     /// Price of one GPU in the original currency; every digit, else 28.
-    pub price_per_gpu: Option<String>,
+    pub price_per_gpu: Option<Digits>,
     /// `in_stock`, `low`, `sold_out` or `unstated`.
     pub stock: Stock,
     /// Whose price it is.
@@ -161,7 +163,7 @@ pub struct RecommendationRow<'a> {
     /// The offer.
     pub offer: OfferRow<'a>,
     /// 100 for the lowest price of its class; one decimal, as text.
-    pub score: Option<String>,
+    pub score: Option<Digits>,
     /// What it is, in a word.
     pub tag: Cow<'a, str>,
     /// The same as a code.
@@ -223,11 +225,11 @@ pub struct SummaryRow {
     /// Memory of one GPU in GiB.
     pub gpu_memory_gb: Option<u32>,
     /// The lowest price of a machine with whole GPUs, CNY per hour, four decimals.
-    pub min_hourly_price: Option<String>,
+    pub min_hourly_price: Option<Digits>,
     /// The highest.
-    pub max_hourly_price: Option<String>,
+    pub max_hourly_price: Option<Digits>,
     /// The lowest price per GPU.
-    pub min_hourly_price_per_gpu: Option<String>,
+    pub min_hourly_price_per_gpu: Option<Digits>,
     /// How many providers.
     pub provider_count: usize,
     /// How many offers.
@@ -264,10 +266,10 @@ pub struct SummaryReply {
 }
 
 /// An amount on the wire: four decimals, half up.
-pub fn four_decimals(amount: Decimal) -> String {
+pub fn four_decimals(amount: Decimal) -> Digits {
     let mut rounded = amount.round_dp_with_strategy(4, RoundingStrategy::MidpointAwayFromZero);
     rounded.rescale(4);
-    rounded.to_string()
+    rounded.into()
 }
 
 /// Text of foreign origin for a terminal: no control characters and no square brackets, which a
@@ -312,10 +314,10 @@ impl<'a> OfferRow<'a> {
             memory_mib: offer.memory_mib,
             hourly_price: assessed.amount().map(four_decimals),
             hourly_price_per_gpu: per_gpu(assessed).map(four_decimals),
-            price: known.map(|price| price.amount.to_string()),
+            price: known.map(|price| price.amount.into()),
             currency: known.map(|price| price.currency.code().into()),
-            fx_rate: rate.map(|rate| rate.rate.to_string()),
-            fx_date: rate.map(|rate| rate.date.to_string()),
+            fx_rate: rate.map(|rate| rate.rate.into()),
+            fx_date: rate.map(|rate| rate.date),
             fx_source: rate.map(|rate| plain(&rate.source)),
             price_state: Cow::Borrowed(match offer.price.state {
                 PriceState::Known { .. } => "known",
@@ -324,7 +326,7 @@ impl<'a> OfferRow<'a> {
             }),
             price_per_gpu: known.and_then(|price| {
                 let each = each_of(offer.gpu_count, price.amount)?;
-                Some(each.normalize().to_string())
+                Some(each.normalize().into())
             }),
             stock: offer.stock,
             price_kind: offer.price.kind,
@@ -464,7 +466,7 @@ impl<'a> RecommendationRow<'a> {
         Self {
             rank: recommended.rank,
             offer: OfferRow::new(&recommended.assessed, now, lang),
-            score: recommended.score.map(|score| score.to_string()),
+            score: recommended.score.map(Digits::from),
             tag: Cow::Borrowed(recommended.tag.text(lang)),
             tag_code: recommended.tag,
             reason: reason::join(&recommended.reasons, lang),

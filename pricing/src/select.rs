@@ -81,6 +81,44 @@ struct RateNow {
     /// `None`: there is none.
     rate: Option<Decimal>,
     stale: bool,
+    /// Where there is one, and a rate.
+    ceiling: Option<Ceiling>,
+}
+
+/// A ceiling for amounts of one currency.
+#[derive(Clone, Copy, Debug)]
+struct Ceiling {
+    most: Decimal,
+    factor: Decimal,
+    /// The highest amount in [`STEP`]s, rounded down. Whole numbers compare many times faster than decimals, and
+    /// exactly. `None`: too large a number for that.
+    steps: Option<u128>,
+}
+
+/// Decimals of a step; nearly all amounts are whole numbers of them.
+const STEP: u32 = 12;
+
+impl Ceiling {
+    /// For amounts that times `factor` may be `most`.
+    fn new(most: Decimal, factor: Decimal) -> Self {
+        let steps = || {
+            let power = 10u128.checked_pow((STEP + factor.scale()).checked_sub(most.scale())?)?;
+            let digits = u128::try_from(most.mantissa()).ok()?.checked_mul(power)?;
+            digits.checked_div(u128::try_from(factor.mantissa()).ok()?)
+        };
+        Self { most, factor, steps: steps() }
+    }
+
+    fn holds(&self, amount: Decimal) -> bool {
+        let steps = || {
+            let power = 10u64.pow(STEP.checked_sub(amount.scale())?);
+            Some(u128::from(u64::try_from(amount.mantissa()).ok()?) * u128::from(power))
+        };
+        match self.steps.zip(steps()) {
+            Some((most, steps)) => steps <= most,
+            None => amount.checked_mul(self.factor).is_some_and(|amount| amount <= self.most),
+        }
+    }
 }
 
 struct Search<'a, 'q> {
@@ -88,11 +126,14 @@ struct Search<'a, 'q> {
     as_of: Timestamp,
     rates: Vec<RateNow>,
     single: bool,
+    /// The classes with the best heads, the best at the end: as many as answers are wanted, since each head of
+    /// a better class comes before all rows of this one.
     runs: Vec<Run<'a>>,
     matching: usize,
     launchable: usize,
     lowest: [Option<Decimal>; 3],
-    rejected: &'q mut BTreeMap<Rejection, usize>,
+    /// Few, and counted for every class.
+    rejected: Vec<(Rejection, usize)>,
 }
 
 impl Catalogue {
@@ -113,11 +154,11 @@ impl Catalogue {
             as_of,
             rates: Vec::with_capacity(4),
             single,
-            runs: Vec::with_capacity(16),
+            runs: Vec::with_capacity(query.top_n.min(15) + 1),
             matching: 0,
             launchable: 0,
             lowest: [None; 3],
-            rejected,
+            rejected: Vec::with_capacity(8),
         };
         let audiences: &[bool] =
             if query.audience == Audience::Member { &[false, true] } else { &[false] };
@@ -130,14 +171,21 @@ impl Catalogue {
             let of_model = self.of_model(*account, model_place(gpu));
             search.model(self, &of_model.of_count(query.gpu_count), wanted);
         }
+        for (class, rows) in search.rejected.drain(..) {
+            *rejected.entry(class).or_insert(0) += rows;
+        }
         search.finish()
     }
 }
 
 impl<'a> Search<'a, '_> {
     fn reject(&mut self, class: Rejection, rows: usize) {
-        if rows > 0 {
-            *self.rejected.entry(class).or_insert(0) += rows;
+        if rows == 0 {
+            return;
+        }
+        match self.rejected.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, sum)) => *sum += rows,
+            None => self.rejected.push((class, rows)),
         }
     }
 
@@ -166,11 +214,14 @@ impl<'a> Search<'a, '_> {
             return *known;
         }
         let one = runwhere_model::Money::new(Decimal::ONE, from);
-        let rate = match catalogue.fx().convert(one, SHOWN, self.as_of) {
-            Ok(converted) => {
-                RateNow { from, rate: Some(converted.money.amount), stale: converted.stale }
-            }
-            Err(_) => RateNow { from, rate: None, stale: false },
+        let converted = catalogue.fx().convert(one, SHOWN, self.as_of).ok();
+        let factor = converted.as_ref().map(|converted| converted.money.amount);
+        let ceiling = factor.zip(self.query.max_hourly_price);
+        let rate = RateNow {
+            from,
+            rate: factor,
+            stale: converted.is_some_and(|converted| converted.stale),
+            ceiling: ceiling.map(|(factor, most)| Ceiling::new(most, factor)),
         };
         self.rates.push(rate);
         rate
@@ -248,25 +299,17 @@ impl<'a> Search<'a, '_> {
         let known = class.state == PriceStateTag::Known;
         let rate = if known { Some(self.rate(catalogue, class.currency)) } else { None };
         let factor = rate.and_then(|rate| rate.rate);
-        let converted = factor.and_then(|factor| head.amount.checked_mul(factor));
         let mut matching = rows;
-        if let Some(ceiling) = self.query.max_hourly_price {
+        if self.query.max_hourly_price.is_some() {
             let Some(rate) = rate else {
                 return self.reject(Rejection::PriceUnknown, rows.len());
             };
             // An old rate may order reference prices; it may not let a launch under a ceiling.
-            let usable = factor.filter(|_| !rate.stale || standing == Standing::Reference);
-            let Some(factor) = usable else {
+            let usable = rate.ceiling.filter(|_| !rate.stale || standing == Standing::Reference);
+            let Some(ceiling) = usable else {
                 return self.reject(Rejection::ExchangeRate, rows.len());
             };
-            let within = |amount: Decimal| {
-                amount.checked_mul(factor).is_some_and(|amount| amount <= ceiling)
-            };
-            let rest = sizes.get(1..).unwrap_or_default();
-            let end = match converted.is_some_and(|amount| amount <= ceiling) {
-                false => 0,
-                true => 1 + rest.partition_point(|sizes| within(sizes.amount)),
-            };
+            let end = sizes.partition_point(|sizes| ceiling.holds(sizes.amount));
             self.reject(Rejection::AboveMaxPrice, rows.len() - end);
             matching = &rows[..end];
         }
@@ -298,11 +341,25 @@ impl<'a> Search<'a, '_> {
             rate: factor,
             weighed,
         };
+        let converted = factor.and_then(|factor| head.amount.checked_mul(factor));
         if let Some(amount) = converted {
             let least = self.lowest[standing as usize].get_or_insert(amount);
             *least = amount.min(*least);
         }
-        self.runs.push(run.headed(first, head, converted));
+        self.put(run.headed(first, head, converted));
+    }
+
+    /// Puts a class among the best.
+    fn put(&mut self, run: Run<'a>) {
+        let place = self.runs.partition_point(|other| other.rank > run.rank);
+        let full = self.runs.len() >= self.query.top_n;
+        if full && place == 0 {
+            return;
+        }
+        self.runs.insert(place, run);
+        if full {
+            self.runs.remove(0);
+        }
     }
 
     fn preference(&self, shard: &Shard, region: u32) -> usize {
@@ -317,30 +374,12 @@ impl<'a> Search<'a, '_> {
     fn finish(mut self) -> Found<'a> {
         let wanted = self.query.top_n.min(self.matching);
         let mut best = Vec::with_capacity(wanted);
-        if wanted * 4 > self.runs.len() && self.runs.len() > 64 {
-            // Many answers from many classes: one sort is cheaper than many searches.
-            let mut all: Vec<Run<'a>> = Vec::with_capacity(self.matching);
-            for run in &self.runs {
-                let each = run.rows.chunks(1).zip(run.sizes.chunks(1));
-                all.extend(each.map(|(rows, sizes)| Run { rows, sizes, ..*run }.at_head()));
-            }
-            all.sort_unstable_by_key(|run| run.rank);
-            best.extend(all.iter().take(wanted).map(|run| run.picked()));
-        } else {
-            while best.len() < wanted {
-                let Some((place, run)) =
-                    self.runs.iter().enumerate().min_by(|a, b| a.1.rank.cmp(&b.1.rank))
-                else {
-                    break;
-                };
-                best.push(run.picked());
-                let (rows, sizes) = (&run.rows[1..], &run.sizes[1..]);
-                match rows.is_empty() {
-                    true => {
-                        self.runs.swap_remove(place);
-                    }
-                    false => self.runs[place] = Run { rows, sizes, ..*run }.at_head(),
-                }
+        while best.len() < wanted {
+            let Some(run) = self.runs.pop() else { break };
+            best.push(run.picked());
+            let (rows, sizes) = (&run.rows[1..], &run.sizes[1..]);
+            if !rows.is_empty() {
+                self.put(Run { rows, sizes, ..run }.at_head());
             }
         }
         Found { best, matching: self.matching, launchable: self.launchable, lowest: self.lowest }
@@ -424,4 +463,27 @@ fn stale_at(
 ) -> bool {
     let at = shard.time(observed, bundled);
     at.is_some_and(|at| as_of.duration_since(at) > limit_of(shard, billing, bundled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_ceiling_holds_exactly_what_converts_to_no_more(
+            amount in 0i64..1_000_000_000_000, of_amount in 0u32..=14,
+            factor in 1i64..10_000_000, of_factor in 0u32..=6,
+            above in -2i64..=2, other in prop::option::of((0i64..1_000_000_000, 0u32..=20)),
+        ) {
+            let amount = Decimal::new(amount, of_amount);
+            let factor = Decimal::new(factor, of_factor);
+            let converted = amount.checked_mul(factor).expect("few digits");
+            // Mostly right at the ceiling: a last digit below, at and above it.
+            let near = converted + Decimal::new(above, converted.scale());
+            let most = other.map_or(near, |(digits, scale)| Decimal::new(digits, scale));
+            prop_assert_eq!(Ceiling::new(most, factor).holds(amount), converted <= most);
+        }
+    }
 }

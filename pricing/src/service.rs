@@ -1,6 +1,7 @@
 //! The price service: the current catalogue, swapped as a whole, and the questions it answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::SignedDuration;
@@ -70,8 +71,10 @@ pub struct PriceService {
     kept_sources: BTreeMap<ProviderId, SourceState>,
     /// The last states, newest first, for quotes that are answered again.
     recent: Mutex<VecDeque<Arc<Catalogue>>>,
-    /// The state that was kept for quotes last.
-    kept_state: RwLock<String>,
+    /// The states that were kept for quotes last.
+    kept_states: RwLock<[String; 2]>,
+    /// Somebody was quoted from the present state, or one like it.
+    quoted: AtomicBool,
     /// One keeps a state at a time.
     keeping: Mutex<()>,
 }
@@ -109,7 +112,8 @@ impl PriceService {
             folder: options.folder,
             kept_sources: kept.sources,
             recent: Mutex::default(),
-            kept_state: RwLock::default(),
+            kept_states: RwLock::default(),
+            quoted: AtomicBool::new(false),
             keeping: Mutex::default(),
         }
     }
@@ -168,12 +172,23 @@ impl PriceService {
     fn remember(&self, catalogue: Arc<Catalogue>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_front(catalogue);
-        recent.truncate(RECENT);
+        // Many offers take a while to forget: not while others wait.
+        let held = recent.len().min(RECENT);
+        let forgotten = recent.split_off(held);
+        drop(recent);
+        drop(forgotten);
     }
 
     /// Keeps a state that a quote is given for, so that the quote can be answered again after a
     /// restart. Once per state; works the disk where [`Self::is_kept`] says no.
     pub(crate) fn keep_for_quotes(&self, catalogue: &Catalogue) {
+        if !self.quoted.load(Ordering::Relaxed) {
+            self.quoted.store(true, Ordering::Relaxed);
+        }
+        self.keep(catalogue);
+    }
+
+    fn keep(&self, catalogue: &Catalogue) {
         if self.is_kept(catalogue) {
             return;
         }
@@ -185,7 +200,9 @@ impl PriceService {
         match folder.save_state(catalogue) {
             Ok(()) => {
                 let id = catalogue.state_id().to_owned();
-                *self.kept_state.write().unwrap_or_else(PoisonError::into_inner) = id;
+                let mut kept = self.kept_states.write().unwrap_or_else(PoisonError::into_inner);
+                kept.rotate_right(1);
+                kept[0] = id;
             }
             Err(error) => {
                 tracing::warn!(%error, "A quote cannot be answered again after a restart")
@@ -196,9 +213,8 @@ impl PriceService {
 
     /// Whether quotes of a state can be answered without a disk.
     pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
-        self.folder.is_none()
-            || *self.kept_state.read().unwrap_or_else(PoisonError::into_inner)
-                == catalogue.state_id()
+        let kept = || self.kept_states.read().unwrap_or_else(PoisonError::into_inner);
+        self.folder.is_none() || kept().iter().any(|id| id == catalogue.state_id())
     }
 
     /// Keeps the present state on disk, so that later prices can be compared with it.
@@ -324,6 +340,11 @@ impl PriceService {
             catalogue.set_book(making.codes.clone());
         }
         let new = Arc::new(catalogue);
+        // Where the present state is quoted from, the next one will be: on the disk before anybody sees it, so
+        // that no quote waits for a disk.
+        if self.quoted.swap(false, Ordering::Relaxed) {
+            self.keep(&new);
+        }
         let old = std::mem::replace(
             &mut *self.current.write().unwrap_or_else(PoisonError::into_inner),
             new,

@@ -6,15 +6,21 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt as _;
 use runwhere_pricing::standalone;
+use tower::ServiceExt as _;
 
-use crate::figures::{median, quantile};
+use crate::figures::{Processor, median, quantile};
 use crate::offers::refresher;
 use crate::questions::question;
 
 /// Connections, each with one request under way.
 const CONNECTIONS: usize = 8;
 const TURNS: usize = 5;
+/// Questions to the routes without a network.
+const ROUTED: usize = 150_000;
 
 /// The server: `price serve` with these prices.
 pub(crate) fn child(folder: &Path) {
@@ -113,16 +119,47 @@ fn processor_of(process: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// The same questions to the routes themselves, on one thread: what an answer takes without a network.
+pub(crate) fn routed(folder: &Path) {
+    let routes = standalone(refresher(&folder.join("prices"), Vec::new()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let ask = async |n: usize| {
+            let request = Request::post("/api/v1/comparison/quote")
+                .header("content-type", "application/json")
+                .body(Body::from(body(n)))
+                .expect("a request");
+            let reply = routes.clone().oneshot(request).await.expect("an answer");
+            reply.into_body().collect().await.expect("a body").to_bytes().len()
+        };
+        for n in 0..2000 {
+            ask(n).await;
+        }
+        let processor = Processor::of_thread();
+        let (before, _) = processor.read();
+        let mut bytes = 0;
+        for n in 0..ROUTED {
+            bytes += ask(n).await;
+        }
+        let each = (processor.read().0 - before) / u32::try_from(ROUTED).unwrap_or(1);
+        println!("question to the routes: {each:.2?} of a processor, {} bytes", bytes / ROUTED);
+    });
+}
+
 fn quote(n: usize) -> Vec<u8> {
+    let body = body(n);
+    let head =
+        "POST /api/v1/comparison/quote HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json";
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn body(n: usize) -> String {
     let query = question(n);
     let body = serde_json::json!({
         "gpu_model": query.gpu, "gpu_count": query.gpu_count, "region": query.region,
         "max_hourly_price": query.max_hourly_price.map(|price| price.to_string()), "top_n": 5,
     });
-    let body = body.to_string();
-    let head =
-        "POST /api/v1/comparison/quote HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json";
-    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    body.to_string()
 }
 
 /// Asks for a while, over all connections; how long each answer took, and how large the last one was.

@@ -38,6 +38,7 @@ fn main() {
         questions::measure(&folder);
     }
     if wanted("http") {
+        http::routed(&folder);
         http::measure(&folder);
     }
     if wanted("import") {

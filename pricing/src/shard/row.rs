@@ -274,21 +274,29 @@ impl Shard {
     }
 
     pub(crate) fn key(&self, row: &Row) -> OfferKey {
+        self.key_of(row, self.text(row.instance_type))
+    }
+
+    fn key_of(&self, row: &Row, instance_type: &str) -> OfferKey {
         OfferKey {
             provider: self.body.provider.clone(),
             region: self.optional(row.region),
             zone: self.optional(row.zone),
             billing_model: row.billing,
-            instance_type: self.text(row.instance_type).to_owned(),
+            instance_type: instance_type.to_owned(),
         }
     }
 
     /// The offer as its source stated it.
     pub(crate) fn offer(&self, row: &Row) -> Offer {
+        self.offer_of(row, self.text(row.instance_type))
+    }
+
+    fn offer_of(&self, row: &Row, instance_type: &str) -> Offer {
         let some_32 = |number: u32| (number != NONE_32).then_some(number);
         let some_64 = |number: u64| (number != NONE_64).then_some(number);
         Offer {
-            key: self.key(row),
+            key: self.key_of(row, instance_type),
             gpu: row.gpu(),
             gpu_raw: self.text(row.gpu_raw).to_owned(),
             gpu_count: row.count,
@@ -321,8 +329,13 @@ impl Shard {
     /// The offer with its code.
     pub(crate) fn entry(&self, at: u32) -> Arc<Entry> {
         let row = self.row(at);
+        self.entry_of(row, self.text(row.instance_type))
+    }
+
+    /// The same of a row and its type that were read before.
+    pub(crate) fn entry_of(&self, row: &Row, instance_type: &str) -> Arc<Entry> {
         Arc::new(Entry {
-            offer: Arc::new(self.offer(row)),
+            offer: Arc::new(self.offer_of(row, instance_type)),
             code: row.code,
             read_at: self.read_at(row),
             spot: row.spot.standing(),

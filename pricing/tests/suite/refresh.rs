@@ -450,6 +450,22 @@ async fn quotes_replay_byte_for_byte_after_a_restart_and_on_a_copy() {
     );
 }
 
+#[test]
+fn where_one_state_is_quoted_from_the_next_is_kept_before_anybody_sees_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = service(&Hand::new(), Some(folder.path()));
+    let priced = |price: &str| {
+        let offers = vec![offer("a/r/-/on_demand/x", "t4", "1", price)];
+        service.replace_sheet(provider("a"), sheet(offers, young()));
+        let present = service.catalogue().state_id().to_owned();
+        service.states().unwrap().into_iter().any(|(id, _)| id == present)
+    };
+    assert!(!priced("1 USD"), "nobody asks");
+    service.quote_named(Some("t4"), Query::new(None, 1), Lang::En);
+    assert!(priced("2 USD"), "no quote waits for the disk");
+    assert!(!priced("3 USD"), "nobody asked meanwhile");
+}
+
 #[tokio::test]
 async fn pr_071_unchanged_prices_give_an_empty_diff_and_changes_are_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -123,15 +123,17 @@ pub enum KeyError {
 
 impl fmt::Display for OfferKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}/{}/{}/{}/{}",
-            self.provider,
+        f.write_str(self.provider.as_str())?;
+        for part in [
             optional(self.region.as_deref()),
             optional(self.zone.as_deref()),
-            self.billing_model,
+            Cow::Borrowed(self.billing_model.as_str()),
             encode(&self.instance_type),
-        )
+        ] {
+            f.write_str("/")?;
+            f.write_str(&part)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,10 +14,20 @@ const fn model(
     memory_gib: u32,
     aliases: &'static [&'static str],
 ) -> GpuModel {
-    GpuModel { id: GpuModelId(id), vendor, name, memory_gib, aliases }
+    GpuModel { id: GpuModelId(id, 0), vendor, name, memory_gib, aliases }
 }
 
-pub(super) static MODELS: &[GpuModel] = &[
+/// Writes into each model's id where the model stands.
+const fn placed<const N: usize>(mut models: [GpuModel; N]) -> [GpuModel; N] {
+    let mut at = 0;
+    while at < N {
+        models[at].id.1 = at as u16;
+        at += 1;
+    }
+    models
+}
+
+pub(super) static MODELS: &[GpuModel] = &placed([
     model("gb300", Vendor::Nvidia, "NVIDIA GB300", 278, &["GB300-288GB"]),
     model("gb200", Vendor::Nvidia, "NVIDIA GB200", 186, &["GB200-192GB"]),
     model("b300", Vendor::Nvidia, "NVIDIA B300", 268, &["NVIDIA B300 SXM6 AC", "B300-288GB"]),
@@ -455,4 +465,4 @@ pub(super) static MODELS: &[GpuModel] = &[
     model("ascend-910", Vendor::Huawei, "Huawei Ascend 910", 32, &["Ascend 910A"]),
     model("ascend-310p", Vendor::Huawei, "Huawei Ascend 310P", 24, &[]),
     model("ascend-310", Vendor::Huawei, "Huawei Ascend 310", 8, &[]),
-];
+]);
