@@ -18,6 +18,8 @@ pub struct Caller {
     pub key: KeyId,
     /// What the key allows.
     pub permissions: Vec<Permission>,
+    /// The version of the store in which the key was good.
+    pub seen_in: Option<u64>,
 }
 
 impl Caller {

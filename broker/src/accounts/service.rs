@@ -106,7 +106,8 @@ impl Accounts {
         if !token.starts_with(prefix) || token.len() > MAX_TOKEN_BYTES {
             return Err(AccountError::Unauthorized);
         }
-        let key = self.key_of(hash(token)).await?;
+        let seen_in = self.store.version();
+        let key = self.key_of(hash(token), seen_in).await?;
         let key = key.filter(|key| key.kind == kind && key.is_valid(self.clock.now()));
         let key = key.ok_or(AccountError::Unauthorized)?;
         Ok(Caller {
@@ -115,13 +116,17 @@ impl Accounts {
             principal: key.principal,
             key: key.id,
             permissions: key.permissions,
+            seen_in,
         })
     }
 
     /// The key of a secret. Read once for each version of the store: waiting clients call many times
     /// a second.
-    async fn key_of(&self, secret_sha256: String) -> Result<Option<ApiKey>, AccountError> {
-        let version = self.store.version();
+    async fn key_of(
+        &self,
+        secret_sha256: String,
+        version: Option<u64>,
+    ) -> Result<Option<ApiKey>, AccountError> {
         {
             let known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((of, key)) = known.get(&secret_sha256)

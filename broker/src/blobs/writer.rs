@@ -30,13 +30,19 @@ pub enum Encoding {
 #[derive(Debug)]
 pub struct BlobWriter {
     at: At,
+    /// What has arrived and is not being written yet.
+    waiting: Vec<Bytes>,
+    bytes: usize,
 }
+
+/// Bytes that go to the other thread at once: changing threads costs more than a small chunk.
+const PIECE_BYTES: usize = 512 << 10;
 
 /// Where the unfinished blob is.
 #[derive(Debug)]
 enum At {
     Here(Box<State>),
-    /// A chunk is being written and hashed on another thread, while the next one arrives.
+    /// A piece is being written and hashed on another thread, while the next one arrives.
     Writing(JoinHandle<Result<Box<State>, BlobError>>),
     /// After an error.
     Gone,
@@ -89,16 +95,24 @@ impl BlobWriter {
                 Input::Gzip { decoder: Box::new(MultiGzDecoder::new(sink)), fed: false }
             }
         };
-        Ok(Self { at: At::Here(Box::new(State { input, goal })) })
+        let at = At::Here(Box::new(State { input, goal }));
+        Ok(Self { at, waiting: Vec::new(), bytes: 0 })
     }
 
     /// Takes in some bytes; what is wrong with them may be told with the next ones, or at the end.
     /// After an error the writer is of no use any more.
     pub async fn write(&mut self, chunk: Bytes) -> Result<(), BlobError> {
+        self.bytes += chunk.len();
+        self.waiting.push(chunk);
+        if self.bytes < PIECE_BYTES {
+            return Ok(());
+        }
         let mut state = self.state().await?;
-        // Not waited for: one chunk is received while the one before it is hashed.
+        let piece = std::mem::take(&mut self.waiting);
+        self.bytes = 0;
+        // Not waited for: one piece is received while the one before it is hashed.
         self.at = At::Writing(tokio::task::spawn_blocking(move || {
-            state.input.feed(&chunk)?;
+            state.feed(&piece)?;
             Ok(state)
         }));
         Ok(())
@@ -106,8 +120,13 @@ impl BlobWriter {
 
     /// Checks size and SHA-256, makes the file durable and gives it its name. Returns the digest.
     pub async fn finish(mut self) -> Result<Digest, BlobError> {
-        let state = self.state().await?;
-        disk::blocking(move || state.finish()).await?
+        let mut state = self.state().await?;
+        let rest = self.waiting;
+        disk::blocking(move || {
+            state.feed(&rest)?;
+            state.finish()
+        })
+        .await?
     }
 
     async fn state(&mut self) -> Result<Box<State>, BlobError> {
@@ -138,6 +157,10 @@ impl Input {
 }
 
 impl State {
+    fn feed(&mut self, piece: &[Bytes]) -> Result<(), BlobError> {
+        piece.iter().try_for_each(|chunk| self.input.feed(chunk))
+    }
+
     fn finish(self) -> Result<Digest, BlobError> {
         let State { input, goal } = self;
         let mut sink = match input {

@@ -293,6 +293,7 @@ impl Bench {
             principal: job.principal.clone(),
             key: KeyId::new("key-1").unwrap(),
             permissions: Vec::new(),
+            seen_in: None,
         };
         let jobs = Arc::new(Jobs::new(core.clone(), false));
         Self { jobs, store, core, clock, caller }

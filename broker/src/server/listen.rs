@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -28,6 +28,8 @@ const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
 const DRAIN: Duration = Duration::from_secs(20);
 /// Pause after a failed accept: out of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// The published client asks for prices one port above 8000.
 const PRICED_PORT: u16 = 8000;
 
@@ -68,6 +70,7 @@ pub struct Server {
     tls: Option<TlsAcceptor>,
     /// A place for each connection that is served at a time.
     room: Arc<Semaphore>,
+    places: u32,
 }
 
 impl std::fmt::Debug for Server {
@@ -83,21 +86,20 @@ impl Server {
             Some((chain, key)) => Some(acceptor(chain, key)?),
             None => None,
         };
-        let bind = |address: SocketAddr| async move {
-            TcpListener::bind(address)
-                .await
-                .map_err(|source| BindError::Address { address, source })
+        let bind = |address: SocketAddr| {
+            listener(address).map_err(|source| BindError::Address { address, source })
         };
-        let first = bind(listen.address).await?;
+        let first = bind(listen.address)?;
         let address = first
             .local_addr()
             .map_err(|source| BindError::Address { address: listen.address, source })?;
         let mut listeners = vec![first];
         if address.port() == PRICED_PORT {
-            listeners.push(bind(SocketAddr::new(address.ip(), PRICED_PORT + 1)).await?);
+            listeners.push(bind(SocketAddr::new(address.ip(), PRICED_PORT + 1))?);
         }
-        let room = Arc::new(Semaphore::new(most_connections()));
-        Ok(Self { listeners, address, tls, room })
+        let places = most_connections();
+        let room = Arc::new(Semaphore::new(places as usize));
+        Ok(Self { listeners, address, tls, room, places })
     }
 
     /// Where it listens.
@@ -119,14 +121,28 @@ impl Server {
             listening.spawn(accept(listener, app, closing, tls, self.room.clone()));
         }
         while listening.join_next().await.is_some() {}
+        // Each connection gives its place back, within bounds.
+        let _ = self.room.acquire_many(self.places).await;
     }
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    // Small answers must not wait for more; connections inherit it.
+    socket.set_nodelay(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// How many connections are served at a time. The other half of the descriptors belongs to the store, the logs and the
 /// files, which strangers on the network must not be able to take.
-fn most_connections() -> usize {
+fn most_connections() -> u32 {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
-    usize::try_from(limit).unwrap_or(usize::MAX).clamp(16, Semaphore::MAX_PERMITS)
+    u32::try_from(limit).unwrap_or(u32::MAX).clamp(16, u32::MAX >> 3)
 }
 
 /// Returns once the server is to end.
@@ -142,13 +158,11 @@ async fn accept(
     tls: Option<TlsAcceptor>,
     room: Arc<Semaphore>,
 ) {
-    let mut connections = JoinSet::new();
     let watching = closing.clone();
     loop {
         let accepted = tokio::select! {
             biased;
             () = closed(&mut closing) => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = async {
                 let place = room.clone().acquire_owned().await;
                 listener.accept().await.map(|(stream, _)| (stream, place))
@@ -162,26 +176,25 @@ async fn accept(
                 continue;
             }
         };
-        // Small answers must not wait for more.
-        let _ = stream.set_nodelay(true);
-        let (app, closing, tls) = (app.clone(), watching.clone(), tls.clone());
-        connections.spawn(async move {
-            let _place = place;
-            match tls {
-                None => serve(stream, app, closing).await,
-                Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, app, closing).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                    Err(_) => tracing::debug!("TLS handshake took too long"),
-                },
+        let (app, closing) = (app.clone(), watching.clone());
+        match tls.clone() {
+            None => {
+                tokio::spawn(async move {
+                    serve(stream, app, closing).await;
+                    drop(place);
+                });
             }
-        });
-    }
-    drop(listener);
-    let drained =
-        tokio::time::timeout(DRAIN, async { while connections.join_next().await.is_some() {} });
-    if drained.await.is_err() {
-        tracing::warn!(left = connections.len(), "requests were cut off at shutdown");
+            Some(tls) => {
+                tokio::spawn(async move {
+                    match tokio::time::timeout(TLS_HANDSHAKE, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => serve(stream, app, closing).await,
+                        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                        Err(_) => tracing::debug!("TLS handshake took too long"),
+                    }
+                    drop(place);
+                });
+            }
+        }
     }
 }
 
@@ -205,7 +218,13 @@ where
         ended = connection.as_mut() => ended,
         () = closed(&mut closing) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            match tokio::time::timeout(DRAIN, connection).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    tracing::warn!("a request was cut off at shutdown");
+                    return;
+                }
+            }
         }
     };
     if let Err(error) = ended {
@@ -245,6 +264,7 @@ mod tests {
         let listen = Listen { address: ([127, 0, 0, 1], 0).into(), tls: None };
         let mut server = Server::bind(&listen).await.unwrap();
         server.room = Arc::new(Semaphore::new(2));
+        server.places = 2;
         let address = server.address();
         let (closing, watching) = watch::channel(false);
         let app = App::new(Router::new().route("/", get(async || "served")), watching.clone());

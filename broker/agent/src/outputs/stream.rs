@@ -10,7 +10,7 @@ use sha2::Digest as _;
 
 use crate::protocol::Digest;
 
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 512 << 10;
 
 pub(super) fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
     let mut hash = sha2::Sha256::new();
@@ -27,6 +27,16 @@ pub(super) fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
     }
 }
 
+fn piece_size(left: u64) -> usize {
+    usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK))
+}
+
+/// Reads so much, or less at the end of the file. The buffer is not zeroed before.
+fn read_piece(file: &File, size: usize, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    buffer.reserve_exact(size);
+    file.take(size as u64).read_to_end(buffer)
+}
+
 // At most `size` bytes, so that a growing file breaks no length. The next piece is read while one
 // is sent.
 pub(super) fn chunks(
@@ -37,10 +47,8 @@ pub(super) fn chunks(
     let read = move |left: u64| {
         let file = Arc::clone(&file);
         tokio::task::spawn_blocking(move || {
-            let mut buffer = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            let len = (&*file).read(&mut buffer)?;
-            buffer.truncate(len);
-            Ok::<_, io::Error>(buffer)
+            let mut buffer = Vec::new();
+            read_piece(&file, piece_size(left), &mut buffer).map(|_| buffer)
         })
     };
     futures_util::stream::try_unfold((size, None), move |(left, begun)| {
@@ -80,10 +88,10 @@ pub(super) fn hashed(
     let read = move |left: u64, mut hash: sha2::Sha256| {
         let (file, sent) = (Arc::clone(&file), Arc::clone(&sent));
         tokio::task::spawn_blocking(move || {
-            let mut buffer = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            match (&*file).read(&mut buffer) {
-                Ok(len) if len > 0 => buffer.truncate(len),
-                Ok(_) | Err(_) => sent.changed.store(true, Ordering::Relaxed),
+            let (mut buffer, size) = (Vec::new(), piece_size(left));
+            if !read_piece(&file, size, &mut buffer).is_ok_and(|read| read == size) {
+                sent.changed.store(true, Ordering::Relaxed);
+                buffer.resize(size, 0);
             }
             hash.update(&buffer);
             if buffer.len() as u64 == left {

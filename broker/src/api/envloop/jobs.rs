@@ -147,7 +147,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Answer {
     let caller = signed.reads_jobs()?;
-    let (place, known) = el.known(&caller.project, format!("job {id}"));
+    let (place, known) = el.known(&caller, format!("job {id}"));
     if let Some(known) = known {
         return Ok(known);
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::state::El;
+use crate::accounts::Caller;
 use crate::runners::Refused;
 
 /// What has cost so far goes on while nothing is written.
@@ -77,11 +78,10 @@ impl Replies {
 }
 
 impl El {
-    /// The place of a reply of a project, and the reply where it is known.
-    pub(super) fn known(&self, project: &ProjectId, name: String) -> (Place, Option<Response>) {
-        let key = (project.clone(), name);
-        let at = self.parts.clock.now();
-        let place = Place { key, version: self.parts.store.version(), at };
+    /// The place of a reply of the caller's project, and the reply where it is known.
+    pub(super) fn known(&self, caller: &Caller, name: String) -> (Place, Option<Response>) {
+        let key = (caller.project.clone(), name);
+        let place = Place { key, version: caller.seen_in, at: self.parts.clock.now() };
         let found = self.replies.find(&place).map(sent);
         (place, found)
     }

@@ -106,7 +106,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Answer {
     let caller = signed.reads_jobs()?;
-    let (place, known) = el.known(&caller.project, format!("trial {id}"));
+    let (place, known) = el.known(&caller, format!("trial {id}"));
     if let Some(known) = known {
         return Ok(known);
     }

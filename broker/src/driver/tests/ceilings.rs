@@ -109,6 +109,7 @@ async fn submit(site: &Site, core: &Arc<Core>, name: &str, most: Option<HourlyPr
         principal: "ann".parse().unwrap(),
         key: "key-1".parse().unwrap(),
         permissions: Vec::new(),
+        seen_in: None,
     };
     let jobs = Jobs::new(core.clone(), true);
     let submitted = jobs.submit(&caller, request).await.unwrap();
