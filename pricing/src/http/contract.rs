@@ -141,7 +141,7 @@ async fn quote(
             Bytes::from(bytes)
         };
         let reply = with_quote(&catalogue, gpu_model.as_deref(), query, lang, as_of, bytes);
-        answers.put(catalogue.state_id(), as_of, question, reply.clone());
+        answers.put(catalogue.state_id(), as_of, &question, reply.clone());
         json_bytes(reply)
     };
     if long { beside(answer).await } else { answer() }
