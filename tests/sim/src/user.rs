@@ -305,6 +305,7 @@ pub(crate) fn caller() -> Caller {
         principal: PrincipalId::new("user").expect("a valid constant"),
         key: KeyId::new("key").expect("a valid constant"),
         permissions: Vec::new(),
+        seen_in: None,
     }
 }
 

@@ -116,6 +116,7 @@ pub(crate) fn caller() -> Caller {
         principal: PrincipalId::new("user").unwrap(),
         key: KeyId::new("key").unwrap(),
         permissions: Vec::new(),
+        seen_in: None,
     }
 }
 
