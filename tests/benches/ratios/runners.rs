@@ -49,6 +49,7 @@ pub(crate) fn measure(report: &mut Report) {
         "ms",
         Target::AtMost(50.0),
     );
+    site.rest();
     site.load(&running, report);
     drop(site);
     let site = Site::start(&folder.path().join("artifacts"), &image);
@@ -97,6 +98,16 @@ impl Site {
     fn job(&self, trials: usize, command: &str) -> String {
         let made = self.api().post("/v1/job", &self.request(trials, command)).expect(201);
         made["job_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Returns once the trials that were submitted stand in line: until then the server has them to look at.
+    fn rest(&self) {
+        let spent = || process_cpu(self.server.pid()).expect("the server runs");
+        eventually_within(LONG, "the trials stand in line", || {
+            let before = spent();
+            std::thread::sleep(Duration::from_secs(1));
+            (spent() - before < Duration::from_millis(50)).then_some(())
+        });
     }
 
     /// The SDK's status requests, byte for byte, at a rate; each over a connection of its own.
