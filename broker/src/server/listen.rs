@@ -283,4 +283,43 @@ mod tests {
         assert!(answer.ends_with("served"), "{answer}");
         closing.send_replace(true);
     }
+
+    #[tokio::test]
+    async fn a_shutdown_lets_answers_end_and_cuts_off_what_does_not() {
+        let listen = Listen { address: ([127, 0, 0, 1], 0).into(), tls: None };
+        let server = Server::bind(&listen).await.unwrap();
+        let address = server.address();
+        let (closing, watching) = watch::channel(false);
+        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+        let (open, gate) = watch::channel(false);
+        let routes = Router::new().route(
+            "/{which}",
+            get(async move |axum::extract::Path(which): axum::extract::Path<String>| {
+                asked.send(()).unwrap();
+                let mut gate = gate.clone();
+                gate.wait_for(|open| *open && which == "slow").await.unwrap();
+                "served"
+            }),
+        );
+        let app = App::new(routes, watching.clone());
+        let running = tokio::spawn(server.run(app, watching));
+        let mut ask = async |which: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET /{which} HTTP/1.1\r\nhost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            asks.recv().await.unwrap();
+            stream
+        };
+        let (mut slow, mut endless) = (ask("slow").await, ask("endless").await);
+        closing.send_replace(true);
+        open.send_replace(true);
+        let mut answer = String::new();
+        slow.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("served"), "{answer}");
+        assert!(!running.is_finished(), "one is still waited for");
+        // The rest of its time passes at once.
+        tokio::time::pause();
+        running.await.unwrap();
+        assert_eq!(endless.read(&mut [0; 64]).await.unwrap_or(0), 0);
+    }
 }
