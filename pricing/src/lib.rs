@@ -18,7 +18,6 @@ pub mod fx;
 pub mod history;
 pub mod http;
 pub mod import;
-mod json;
 pub mod keep;
 pub mod listing;
 pub mod quote;

@@ -137,7 +137,7 @@ async fn quote(
         let bytes = |reply: QuoteReply<'_>| {
             let mut bytes = Vec::with_capacity(USUAL_REPLY);
             // Writing to memory does not fail.
-            let _ = crate::json::append(&mut bytes, &reply);
+            let _ = serde_json::to_writer(&mut bytes, &reply);
             Bytes::from(bytes)
         };
         let reply = with_quote(&catalogue, gpu_model.as_deref(), query, lang, as_of, bytes);
