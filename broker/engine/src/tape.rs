@@ -139,6 +139,7 @@ pub(crate) fn copy(outcome: &Outcome) -> Outcome {
     }
     match outcome {
         Outcome::Launch(one) => Outcome::Launch(answer(one)),
+        Outcome::LaunchWithheld => Outcome::LaunchWithheld,
         Outcome::Find(one) => Outcome::Find(answer(one)),
         Outcome::Describe(node, one) => Outcome::Describe(node.clone(), answer(one)),
         Outcome::Terminate(node, one) => Outcome::Terminate(node.clone(), answer(one)),

@@ -149,6 +149,8 @@ pub struct CallRef {
 pub enum Outcome {
     /// Of a launch.
     Launch(Result<Launched, ProviderError>),
+    /// Of a launch that its caller did not make: by then the price was not within the ceiling.
+    LaunchWithheld,
     /// Of a find.
     Find(Result<Found, ProviderError>),
     /// Of a read.

@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use runwhere_engine::{
-    AgentEvent, AgentOrder, EndReason, Evidence, Exit, ExitCause, LeaseState, OutputState,
+    AgentEvent, AgentOrder, EndReason, Evidence, Exit, ExitCause, LeaseState, Outcome, OutputState,
     StepError, TrialState,
 };
 use runwhere_model::{Bootstrapping, Currency, ErrorKind, Metering};
@@ -82,7 +82,7 @@ fn an_answer_of_an_earlier_lease_does_not_touch_the_present_one() {
     let present = world.lease().id.clone();
     world.pending.insert(0, late);
     let node = runwhere_model::NodeId::new("node-late").unwrap();
-    world.pending[0].outcome = runwhere_engine::Outcome::Launch(Ok(runwhere_model::Launched {
+    world.pending[0].outcome = Outcome::Launch(Ok(runwhere_model::Launched {
         node: node.clone(),
         surplus: vec![],
         started_at: None,
@@ -383,6 +383,31 @@ fn capacity_refusals_do_not_use_up_the_node_failures() {
     }
     assert_eq!(world.unit.trial.state, TrialState::Failed);
     assert!(matches!(world.unit.trial.end_reason, Some(EndReason::NodeFailed { .. })));
+}
+
+#[test]
+fn a_launch_that_was_withheld_made_nothing_unless_it_was_taken_for_lost() {
+    for late in [false, true] {
+        let mut world = World::new();
+        world.wake(Fault::None);
+        world.pending[0].outcome = Outcome::LaunchWithheld;
+        world.nodes.clear();
+        if late {
+            let withheld = world.pending.remove(0);
+            world.advance(world.policy.call_timeout);
+            world.wake(Fault::None);
+            world.pending.insert(0, withheld);
+        }
+        world.answer(0);
+        if late {
+            assert_eq!(world.lease_state(), LeaseState::Unknown, "only a find tells");
+        } else {
+            assert!(matches!(world.lease().evidence, Some(Evidence::NothingLaunched { .. })));
+            assert_eq!(world.lease_state(), LeaseState::Void);
+            assert_eq!(world.unit.trial.state, TrialState::Queued);
+            assert!(world.unit.trial.refusals.is_empty(), "no provider refused it");
+        }
+    }
 }
 
 #[test]

@@ -18,9 +18,11 @@ fn is_end(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Describe(_, Ok(state)) => state.phase == NodePhase::Gone,
         Outcome::Terminate(_, Ok(Terminated::Gone { .. })) => true,
-        Outcome::Launch(_) | Outcome::Find(_) | Outcome::Describe(..) | Outcome::Terminate(..) => {
-            false
-        }
+        Outcome::Launch(_)
+        | Outcome::LaunchWithheld
+        | Outcome::Find(_)
+        | Outcome::Describe(..)
+        | Outcome::Terminate(..) => false,
     }
 }
 
@@ -90,8 +92,9 @@ impl Core {
         };
         let provider = Arc::clone(provider);
         let outcome = self.bounded(&provider, unit, call, limit).await;
-        let (operation, error) = told_of(&outcome);
-        self.metrics.call(id, operation, error);
+        if let Some((operation, error)) = told_of(&outcome) {
+            self.metrics.call(id, operation, error);
+        }
         self.note_refusals(unit, &outcome);
         if let Some(error) = error_of(&outcome) {
             tracing::warn!(trial.id = %unit.trial.id, provider.id = %id, error = %error, "Provider call failed");
@@ -121,7 +124,10 @@ impl Core {
                 self.blocks().lifted(offer);
             }
             Outcome::Terminate(_, Ok(Terminated::Gone { .. })) => self.blocks().lifted(offer),
-            Outcome::Find(_) | Outcome::Describe(..) | Outcome::Terminate(..) => {}
+            Outcome::LaunchWithheld
+            | Outcome::Find(_)
+            | Outcome::Describe(..)
+            | Outcome::Terminate(..) => {}
         }
     }
 
@@ -175,8 +181,8 @@ impl Core {
                     return Outcome::Launch(Err(error));
                 };
                 self.note_launch().await;
-                if let Some(error) = self.price_rose(lease) {
-                    return Outcome::Launch(Err(error));
+                if !self.is_within_ceiling(lease) {
+                    return Outcome::LaunchWithheld;
                 }
                 let bootstrap = Bootstrap {
                     broker_url: self.parts.broker_url.clone(),
@@ -196,16 +202,12 @@ impl Core {
         }
     }
 
-    /// Whether a launch that was decided at a price within its ceiling is above it by now: writing
-    /// it down can take its time. Nothing is launched then, and the trial is decided anew.
-    fn price_rose(&self, lease: &Lease) -> Option<ProviderError> {
+    /// Whether the price of a launch that was decided is within its ceiling still: writing it down can
+    /// take its time.
+    fn is_within_ceiling(&self, lease: &Lease) -> bool {
         let price = self.price_of(&lease.offer);
-        let within = price.is_some_and(|now| now.price.is_within(lease.ceiling));
-        let rose = || {
-            ProviderError::new(lease.offer.provider.clone(), "launch", ErrorKind::Conflict)
-                .because("the price is not within the ceiling any more")
-        };
-        (!within && !sabotage!(CeilingNotRechecked)).then(rose)
+        price.is_some_and(|now| now.price.is_within(lease.ceiling))
+            || sabotage!(CeilingNotRechecked)
     }
 }
 
@@ -218,14 +220,15 @@ fn failed(call: &Call, error: impl FnOnce(&'static str) -> ProviderError) -> Out
     }
 }
 
-/// Which call an outcome is of, and its error.
-fn told_of(outcome: &Outcome) -> (&'static str, Option<&ProviderError>) {
-    match outcome {
+/// Which call an outcome is of, and its error; `None` where the provider was asked nothing.
+fn told_of(outcome: &Outcome) -> Option<(&'static str, Option<&ProviderError>)> {
+    Some(match outcome {
         Outcome::Launch(answer) => ("launch", answer.as_ref().err()),
+        Outcome::LaunchWithheld => return None,
         Outcome::Find(answer) => ("find", answer.as_ref().err()),
         Outcome::Describe(_, answer) => ("describe", answer.as_ref().err()),
         Outcome::Terminate(_, answer) => ("terminate", answer.as_ref().err()),
-    }
+    })
 }
 
 fn error_of(outcome: &Outcome) -> Option<&ProviderError> {
@@ -237,6 +240,7 @@ fn error_of(outcome: &Outcome) -> Option<&ProviderError> {
             (error.kind != ErrorKind::NotFound || error.effect == Effect::Possible).then_some(error)
         }
         Outcome::Launch(Ok(_))
+        | Outcome::LaunchWithheld
         | Outcome::Find(Ok(_))
         | Outcome::Describe(_, Ok(_))
         | Outcome::Terminate(_, Ok(_)) => None,

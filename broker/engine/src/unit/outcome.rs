@@ -21,7 +21,7 @@ const ASK_AGAIN: u32 = 5;
 impl Outcome {
     fn kind(&self) -> CallKind {
         match self {
-            Self::Launch(_) => CallKind::Launch,
+            Self::Launch(_) | Self::LaunchWithheld => CallKind::Launch,
             Self::Find(_) => CallKind::Find,
             Self::Describe(..) => CallKind::Describe,
             Self::Terminate(..) => CallKind::Terminate,
@@ -41,7 +41,10 @@ impl Outcome {
                 .filter(|node| node.phase != NodePhase::Gone)
                 .map(|node| node.node.clone())
                 .collect(),
-            Self::Find(Err(_)) | Self::Describe(..) | Self::Terminate(..) => Vec::new(),
+            Self::LaunchWithheld
+            | Self::Find(Err(_))
+            | Self::Describe(..)
+            | Self::Terminate(..) => Vec::new(),
         }
     }
 }
@@ -71,6 +74,7 @@ impl Work<'_> {
         match outcome {
             Outcome::Launch(Ok(launched)) => self.launched(launched),
             Outcome::Launch(Err(error)) => self.launch_failed(error),
+            Outcome::LaunchWithheld => self.launch_withheld(timely),
             Outcome::Find(Ok(found)) => self.found(found, read_at),
             Outcome::Find(Err(error)) => {
                 self.recheck_later(error.retry_after);
@@ -260,6 +264,18 @@ impl Work<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Nothing was asked of the provider, and its caller knows that. Where the call has been taken for
+    /// lost meanwhile, a find answers as for any other.
+    fn launch_withheld(&mut self, timely: bool) -> Result<(), StepError> {
+        if !timely {
+            return Ok(());
+        }
+        // What the price means for the trial is decided in the queue.
+        self.trial.waiting_for = Some("the price or the listing of the offer changed".to_owned());
+        let nothing = Evidence::NothingLaunched { at: self.now() };
+        self.end_lease(LeaseState::Void, nothing)
     }
 
     /// A provider that asks for a pause gets it.

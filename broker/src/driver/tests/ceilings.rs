@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runwhere_engine::{Budget, EndReason, TrialState};
+use runwhere_engine::{Budget, EndReason, Evidence, TrialState};
 use runwhere_model::{Currency, HourlyPrice, OfferKey, PriceState, TrialId};
 use runwhere_providers::testing::SimProfile;
 use rust_decimal::Decimal;
@@ -84,7 +84,9 @@ async fn a_price_that_rises_between_the_decision_and_the_call_is_refused() {
     site.until(30 * MINUTE, || async { site.unit(&trial).await.0.state.is_terminal() }).await;
     let (row, lease) = site.unit(&trial).await;
     assert_eq!(row.end_reason, Some(EndReason::PriceChanged));
-    assert!(lease.is_some_and(|lease| lease.node.is_none() && lease.launched_at.is_some()));
+    let lease = lease.expect("it was written down");
+    assert!(lease.launched_at.is_some());
+    assert!(matches!(lease.evidence, Some(Evidence::NothingLaunched { .. })), "no cloud was asked");
     assert!(row.cleanup_confirmed && site.cloud.truth().nodes.is_empty(), "nothing was launched");
 }
 
