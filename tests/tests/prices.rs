@@ -1,5 +1,5 @@
 //! Prices by whole programs: AWS as a source (EC2 by moto, price files from fixtures on loopback), and a program
-//! without it; quotes that are answered again; ceilings that hold at the launch.
+//! without it; the published client's price commands; quotes that are answered again; ceilings that hold at the launch.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use runwhere_tests::{Project, STEADY_PROGRAM, Server, ServerOptions, failpoint_bin, runwhere_bin};
+use runwhere_tests::{
+    Project, PublishedClient, STEADY_PROGRAM, Server, ServerOptions, failpoint_bin, runwhere_bin,
+    table_cells,
+};
 use serde_json::{Value, json};
 
 /// Ends what was started here.
@@ -344,4 +347,71 @@ fn prices_a_ceiling_is_held_against_the_present_price_after_queueing() {
     let launched = api.wait_end(&room_id);
     assert_eq!(launched["status"], "succeeded", "{launched}");
     assert_eq!(launched["price"], "36.440000000001", "{launched}");
+}
+
+#[test]
+fn the_published_clients_price_commands_need_no_token() {
+    let server = Server::start();
+    let project = Project::new("prices", STEADY_PROGRAM);
+    let client = PublishedClient::logged_in(project.folder(), &server);
+
+    let summary = table_cells(&client.ok(&["price", "summary"]).stdout);
+    assert_eq!(summary[0], ["GPU 型号", "显存", "最低价", "最高价", "厂商", "SKU", "竞价"]);
+    let a100 = summary
+        .iter()
+        .find(|row| row[0] == "NVIDIA A100-80GB")
+        .unwrap_or_else(|| panic!("{summary:?}"));
+    assert_eq!(a100[1], "80 GB");
+    for price in &a100[2..4] {
+        let amount = price.strip_prefix('¥').unwrap_or_else(|| panic!("{price}"));
+        assert!(
+            amount.parse::<rust_decimal::Decimal>().is_ok_and(|amount| amount >= 0.into()),
+            "{price}"
+        );
+    }
+    let json = client.ok(&["--json", "price", "summary"]).json();
+    assert!(json["staleness_seconds"].is_number(), "{json}");
+
+    let list = table_cells(&client.ok(&["price", "list", "--gpu-type", "a100-80g"]).stdout);
+    assert_eq!(list[0], ["SKU 编码", "SKU Key", "厂商", "区域", "价格/h", "计费"]);
+    for row in &list[1..] {
+        let code = &row[0];
+        assert!(code.len() == 8 && code.bytes().all(|byte| byte.is_ascii_uppercase()), "{row:?}");
+    }
+    let filtered = [
+        "--json",
+        "price",
+        "list",
+        "--gpu-type",
+        "a100-80g",
+        "--provider",
+        "local",
+        "--billing-model",
+        "on_demand",
+    ];
+    let filtered = client.ok(&filtered).json();
+    let rows = filtered["data"].as_array().expect("rows");
+    assert!(
+        !rows.is_empty()
+            && rows
+                .iter()
+                .all(|row| row["provider"] == "local" && row["billing_model"] == "on_demand"),
+        "{filtered}"
+    );
+
+    let recommended = client.ok(&["price", "recommend", "-f", "train.yaml", "--top", "3"]);
+    assert!(recommended.stderr.starts_with("✓ 推荐 #1 "), "{recommended}");
+    let best =
+        client.ok(&["--json", "price", "recommend", "-f", "train.yaml", "--top", "3"]).json();
+    let best = best["recommendations"].as_array().expect("a list").clone();
+    assert!((1..=3).contains(&best.len()), "{best:?}");
+    // What can be launched comes first, whatever the bundled prices of clouds without an account say.
+    assert_eq!(best[0]["provider"], "local", "{best:?}");
+    client.ok(&["price", "recommend", "-f", "train.yaml", "--no-spot", "--max-price", "50"]);
+
+    // Without any login the same calls work.
+    let stranger = PublishedClient::new(project.folder());
+    let mut runner = stranger.runner().clone();
+    runner.set("RUNW_ENDPOINT", server.url());
+    assert_eq!(table_cells(&runner.run(&["price", "summary"]).expect_code(0).stdout), summary);
 }

@@ -241,7 +241,8 @@ impl Work<'_> {
                 if error.effect == Effect::Possible {
                     lease.recheck_at = Some(add(now, lease.capabilities.settle));
                 }
-                // Each such node can cost its minimum: as one that fails they are not tried for ever.
+                // Each such node can cost its minimum: as one that fails they are not tried for ever. One
+                // that comes with a want of capacity never runs, and capacity is waited for.
                 if error.kind != ErrorKind::Capacity {
                     self.node_died(&error.to_string())?;
                 }
