@@ -32,11 +32,12 @@ pub struct BlobWriter {
     at: At,
     /// What has arrived and is not being written yet.
     waiting: Vec<Bytes>,
-    bytes: usize,
 }
 
 /// Bytes that go to the other thread at once: changing threads costs more than a small chunk.
 const PIECE_BYTES: usize = 512 << 10;
+/// A body can come byte by byte: no more chunks than this wait for a piece to be full.
+const PIECE_CHUNKS: usize = 256;
 
 /// Where the unfinished blob is.
 #[derive(Debug)]
@@ -96,20 +97,18 @@ impl BlobWriter {
             }
         };
         let at = At::Here(Box::new(State { input, goal }));
-        Ok(Self { at, waiting: Vec::new(), bytes: 0 })
+        Ok(Self { at, waiting: Vec::new() })
     }
 
     /// Takes in some bytes; what is wrong with them may be told with the next ones, or at the end.
     /// After an error the writer is of no use any more.
     pub async fn write(&mut self, chunk: Bytes) -> Result<(), BlobError> {
-        self.bytes += chunk.len();
         self.waiting.push(chunk);
-        if self.bytes < PIECE_BYTES {
+        if !self.is_piece() {
             return Ok(());
         }
         let mut state = self.state().await?;
         let piece = std::mem::take(&mut self.waiting);
-        self.bytes = 0;
         // Not waited for: one piece is received while the one before it is hashed.
         self.at = At::Writing(tokio::task::spawn_blocking(move || {
             state.feed(&piece)?;
@@ -127,6 +126,11 @@ impl BlobWriter {
             state.finish()
         })
         .await?
+    }
+
+    fn is_piece(&self) -> bool {
+        self.waiting.len() >= PIECE_CHUNKS
+            || self.waiting.iter().map(Bytes::len).sum::<usize>() >= PIECE_BYTES
     }
 
     async fn state(&mut self) -> Result<Box<State>, BlobError> {
@@ -299,5 +303,27 @@ impl Drop for Sink {
         // After a rename there is nothing of this name; what cannot be removed now is at the next
         // start.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blobs::Blobs;
+
+    #[tokio::test]
+    async fn a_body_that_comes_byte_by_byte_does_not_pile_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(folder.path().join("blobs")).unwrap();
+        let data: Vec<u8> = (0..5_000_u32).map(|n| (n % 251) as u8).collect();
+        let (sha256, size) = (Digest::of(&data), data.len() as u64);
+        let project = "p1".parse().unwrap();
+        let mut writer = blobs.begin(&project, sha256, size, Encoding::Identity).await.unwrap();
+        for byte in &data {
+            writer.write(Bytes::copy_from_slice(std::slice::from_ref(byte))).await.unwrap();
+            assert!(writer.waiting.len() < PIECE_CHUNKS);
+        }
+        assert_eq!(writer.finish().await.unwrap(), sha256);
+        assert_eq!(blobs.verify(&project, &sha256).await.unwrap(), size);
     }
 }
