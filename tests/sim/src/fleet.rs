@@ -12,6 +12,7 @@ use std::thread;
 use crate::coverage::Coverage;
 use crate::invariant::{Invariant, Violation};
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::run::{Report, Tally, run_plan};
 
 /// So many failures say enough.
@@ -83,6 +84,7 @@ pub(crate) fn run_all(
 ) -> Summary {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let (next, summary) = (AtomicUsize::new(0), Mutex::new(Summary::default()));
+    let progress = Progress::of(count);
     let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
         for _ in 0..threads.unwrap_or(cores) {
@@ -108,6 +110,9 @@ pub(crate) fn run_all(
                     if !report.wrong.is_empty() {
                         summary.failed.push((plan, report.wrong));
                     }
+                    let failed = summary.failed.len();
+                    drop(summary);
+                    progress.step(failed);
                 }
             });
         }

@@ -17,6 +17,7 @@ mod fleet;
 mod fuse;
 mod invariant;
 mod plan;
+mod progress;
 mod replica;
 mod rng;
 mod run;
