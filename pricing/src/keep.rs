@@ -6,16 +6,19 @@
 //! <folder>/shards/<reads>.rwp    offers of one provider, named by their content
 //! <folder>/states/<id>.json      a state that a quote refers to: which shards, rates, troubles
 //! <folder>/changes/<provider>.jsonl   prices that changed
+//! <folder>/lock                  held while the present state is changed
 //! ```
 //!
-//! Files are written whole and renamed, so that a crash leaves the last good one.
+//! Files are written whole and renamed, so that a crash leaves the last good one. Several processes (servers, imports,
+//! decisions) may share a folder: each takes over what the others wrote before it writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use runwhere_model::{OfferCode, OfferKey, ProviderId};
@@ -38,10 +41,35 @@ const MOST_CHANGES: u64 = 16 * 1024 * 1024;
 pub struct PriceFolder {
     root: PathBuf,
     saves: AtomicU64,
+    /// The present state as this process last read or wrote it: what differs from it is the work of others.
+    seen: Mutex<Seen>,
+    /// Files of shards that were read or written whole: what lies there under another name may be cut off.
+    whole: Mutex<BTreeSet<String>>,
+}
+
+/// What stood in the present state.
+#[derive(Debug, Default)]
+struct Seen {
+    shards: BTreeMap<ProviderId, Held>,
+    sources: BTreeMap<ProviderId, SourceState>,
+    written: Option<SystemTime>,
+}
+
+/// What other processes wrote into the present state.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// Shards that are others' than were seen.
+    pub(crate) shards: Vec<Arc<Shard>>,
+    /// What is wrong with sources.
+    pub(crate) troubles: BTreeMap<ProviderId, Trouble>,
+    /// How sources stand, with how they were seen last.
+    pub(crate) sources: Vec<(ProviderId, SourceState, SourceState)>,
+    /// Codes that must stay taken.
+    pub(crate) codes: CodeBook,
 }
 
 /// A shard's place in a state.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Held {
     provider: ProviderId,
     file: String,
@@ -58,6 +86,13 @@ struct State {
     troubles: BTreeMap<ProviderId, Trouble>,
     rates: Vec<FxRate>,
     max_age_days: u32,
+}
+
+impl State {
+    /// The shards that were read or imported.
+    fn live(&self) -> impl Iterator<Item = &Held> {
+        self.shards.iter().filter(|held| held.observed_at.is_some())
+    }
 }
 
 /// The present state with what stands around it, in one object.
@@ -99,30 +134,18 @@ impl PriceFolder {
         for part in ["shards", "states", "changes"] {
             fs::create_dir_all(root.join(part))?;
         }
-        Ok(Self { root, saves: AtomicU64::new(0) })
+        Ok(Self { root, saves: AtomicU64::new(0), seen: Mutex::default(), whole: Mutex::default() })
     }
 
     /// What an earlier service left. Files that are damaged or of another version are passed over
     /// with a warning: their sources are read again.
     pub fn load(&self) -> io::Result<Kept> {
-        let bytes = match fs::read(self.root.join("current.json")) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
-            Err(error) => return Err(error),
-        };
-        let read = serde_json::from_slice::<State>(&bytes)
-            .and_then(|state| Ok((state, serde_json::from_slice::<Around>(&bytes)?)));
-        let (state, around) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
-                return Ok(Kept::default());
-            }
-        };
+        let written = self.written();
+        let Some((state, around)) = self.current()? else { return Ok(Kept::default()) };
+        self.see(&state, &around.sources, written);
         let mut sources = around.sources;
         let mut shards = Vec::new();
-        let wanted: Vec<&Held> =
-            state.shards.iter().filter(|held| held.observed_at.is_some()).collect();
+        let wanted: Vec<&Held> = state.live().collect();
         for (held, read) in wanted.iter().zip(self.read_all(&wanted)) {
             match read {
                 Ok(shard) => shards.push(Arc::new(shard)),
@@ -139,6 +162,84 @@ impl PriceFolder {
             sources,
             codes: CodeBook::restore(around.codes),
         })
+    }
+
+    /// The present state; `None` where there is none, or none that can be read.
+    fn current(&self) -> io::Result<Option<(State, Around)>> {
+        let bytes = match fs::read(self.root.join("current.json")) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let read = serde_json::from_slice::<State>(&bytes)
+            .and_then(|state| Ok((state, serde_json::from_slice::<Around>(&bytes)?)));
+        Ok(read
+            .inspect_err(|error| {
+                tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
+            })
+            .ok())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> Option<SystemTime> {
+        fs::metadata(self.root.join("current.json")).ok()?.modified().ok()
+    }
+
+    fn see(
+        &self,
+        state: &State,
+        sources: &BTreeMap<ProviderId, SourceState>,
+        written: Option<SystemTime>,
+    ) {
+        let shards = state.live().map(|held| (held.provider.clone(), held.clone())).collect();
+        *self.seen() = Seen { shards, sources: sources.clone(), written };
+    }
+
+    /// Waits until no other process changes the present state; until what is returned is dropped, none does.
+    pub(crate) fn alone(&self) -> io::Result<fs::File> {
+        let mut open = fs::OpenOptions::new();
+        let file = open.create(true).truncate(false).write(true).open(self.root.join("lock"))?;
+        match file.lock() {
+            // A disk that has no locks serves one process.
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(error),
+            _ => Ok(file),
+        }
+    }
+
+    /// Whether the present state was written since this process last read or wrote it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.written() != self.seen().written
+    }
+
+    /// What others wrote since this process last read or wrote the present state.
+    pub(crate) fn news(&self) -> io::Result<Option<News>> {
+        let written = self.written();
+        let Some((state, around)) = self.current()? else { return Ok(None) };
+        let (new, sources) = {
+            let seen = self.seen();
+            let is_new = |held: &&Held| seen.shards.get(&held.provider) != Some(*held);
+            let new: Vec<&Held> = state.live().filter(is_new).collect();
+            let of = |(provider, state): (&ProviderId, &SourceState)| {
+                let before = seen.sources.get(provider).cloned().unwrap_or_default();
+                (before != *state).then(|| (provider.clone(), state.clone(), before))
+            };
+            (new, around.sources.iter().filter_map(of).collect())
+        };
+        let mut shards = Vec::with_capacity(new.len());
+        for (held, read) in new.iter().zip(self.read_all(&new)) {
+            match read {
+                Ok(shard) => shards.push(Arc::new(shard)),
+                Err(error) => {
+                    tracing::warn!(provider = %held.provider, %error, "Prices of another process cannot be read");
+                }
+            }
+        }
+        self.see(&state, &around.sources, written);
+        let codes = CodeBook::restore(around.codes);
+        Ok(Some(News { shards, troubles: state.troubles, sources, codes }))
     }
 
     /// Reads files on all processors; what came of each, in their order.
@@ -184,15 +285,28 @@ impl PriceFolder {
         if *shard.provider() != held.provider {
             return Err(io::Error::other("the price file is another provider's"));
         }
+        self.whole().insert(held.file.clone());
         Ok(shard.restored(held.observed_at, held.complete, held.validator.clone()))
     }
 
-    /// Writes a shard's file, where it is not there; its name.
+    fn whole(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a shard's file, where it is not there or is damaged; its name.
     pub(crate) fn hold_shard(&self, shard: &Shard) -> io::Result<String> {
         let file = hex::encode(&shard.reads()[..16]);
         let path = self.root.join("shards").join(format!("{file}.rwp"));
-        if !path.exists() {
-            write_whole(&path, &shard.encode())?;
+        let known = self.whole().contains(&file) && path.exists();
+        let is_whole = || {
+            let kept = Shard::decode(&fs::read(&path).ok()?).ok()?;
+            (kept.reads() == shard.reads()).then_some(())
+        };
+        if !known {
+            if is_whole().is_none() {
+                write_whole(&path, &shard.encode())?;
+            }
+            self.whole().insert(file.clone());
         }
         Ok(file)
     }
@@ -217,17 +331,21 @@ impl PriceFolder {
         })
     }
 
-    /// Keeps the present state.
-    pub fn save(
+    /// Keeps the present state; the caller is [`Self::alone`] and has taken the [`Self::news`].
+    pub(crate) fn save(
         &self,
         catalogue: &Catalogue,
         sources: &BTreeMap<ProviderId, SourceState>,
         codes: Vec<(OfferKey, OfferCode)>,
     ) -> io::Result<()> {
         let state = self.hold(catalogue)?;
-        let current = Current { state: &state, sources, codes };
+        // Sources of other processes stay as they left them.
+        let mut all = self.seen().sources.clone();
+        all.extend(sources.iter().map(|(provider, state)| (provider.clone(), state.clone())));
+        let current = Current { state: &state, sources: &all, codes };
         let bytes = serde_json::to_vec(&current).map_err(io::Error::other)?;
         write_whole(&self.root.join("current.json"), &bytes)?;
+        self.see(&state, &all, self.written());
         if self.saves.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
             self.sweep(&state)?;
         }
@@ -303,15 +421,20 @@ impl PriceFolder {
                 state.into_iter().flat_map(|state| state.shards).map(|h| format!("{}.rwp", h.file)),
             );
         }
+        self.whole().retain(|file| used.contains(&format!("{file}.rwp")));
         // The disk's own clock: this file was written a moment ago.
         let now = fs::metadata(self.root.join("current.json"))?.modified()?;
-        for entry in fs::read_dir(self.root.join("shards"))? {
-            let entry = entry?;
-            // What is this young may be about to be referred to.
-            let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
-            let used = entry.file_name().to_str().is_some_and(|name| used.contains(name));
-            if !used && age > YOUNG {
-                fs::remove_file(entry.path())?;
+        let shards = self.root.join("shards");
+        for folder in [&self.root, &self.root.join("states"), &shards] {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                // What is this young may be about to be referred to.
+                let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+                let used = entry.file_name().to_str().is_some_and(|name| used.contains(name));
+                let left = entry.path().extension().is_some_and(|end| end == TEMPORARY);
+                if (left || folder == &shards && !used) && age > YOUNG {
+                    fs::remove_file(entry.path())?;
+                }
             }
         }
         Ok(())
@@ -330,7 +453,8 @@ impl PriceFolder {
         if fs::metadata(&path).is_ok_and(|file| file.len() > MOST_CHANGES) {
             fs::rename(&path, path.with_extension("jsonl.1"))?;
         }
-        let mut lines = Vec::new();
+        // The line before may have been cut off: it must not take this one with it.
+        let mut lines = vec![b'\n'];
         for change in changes {
             serde_json::to_writer(&mut lines, change).map_err(io::Error::other)?;
             lines.push(b'\n');
@@ -338,7 +462,7 @@ impl PriceFolder {
         fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(&lines)
     }
 
-    /// The changes of a provider's prices, oldest first; a line that was cut off is passed over.
+    /// The changes of a provider's prices, oldest first; a line that was cut off or is no text is passed over.
     pub fn changes(&self, provider: &ProviderId) -> io::Result<Vec<Change>> {
         let path = self.changes_path(provider);
         let mut changes = Vec::new();
@@ -348,22 +472,30 @@ impl PriceFolder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            for line in io::BufReader::new(file).lines() {
-                changes.extend(serde_json::from_str::<Change>(&line?).ok());
+            for line in io::BufReader::new(file).split(b'\n') {
+                changes.extend(serde_json::from_slice::<Change>(&line?).ok());
             }
         }
         Ok(changes)
     }
 }
 
+/// How the names of files end that are being written; what a crash left of them is swept up.
+const TEMPORARY: &str = "tmp";
 /// Files younger than this are left alone by the sweep.
 const YOUNG: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all, whoever else writes it at the same time.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    let (temporary, mut file) = (0..)
+        .map(|number| path.with_extension(format!("{number}.{TEMPORARY}")))
+        .find_map(|name| match fs::File::create_new(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+            made => Some(made.map(|file| (name, file))),
+        })
+        .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
 }

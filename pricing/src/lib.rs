@@ -53,7 +53,7 @@ pub use listing::Listed;
 pub use quote::{Policy, Query, Quote, Recommended, Rejection, TaskType};
 pub use reason::{Reason, Tag};
 pub use refresh::{Outcome, Quarantined, RefreshError, Refresher, SourceStatus};
-pub use request::{ListRequest, Problem, RequestError};
+pub use request::{ListRequest, MOST_HOURS, Problem, RequestError};
 pub use resolve::ResolveError;
 pub use rows::{
     Flag, OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply, SummaryRow,

@@ -10,6 +10,9 @@ pub const MAX_LIMIT: usize = 500;
 /// Recommendations at most.
 pub const MAX_TOP_N: usize = 100;
 
+/// Hours of a run whose cost is asked for, at most: ten years.
+pub const MOST_HOURS: u32 = 87_600;
+
 /// Which offers to list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListRequest {

@@ -122,13 +122,56 @@ impl PriceService {
         self.kept_sources.clone()
     }
 
-    /// Keeps the present state on disk, where there is a folder. A failure is a warning: prices can
-    /// be read again.
-    pub(crate) fn save(&self, sources: &BTreeMap<ProviderId, SourceState>) {
-        let Some(folder) = &self.folder else { return };
-        if let Err(error) = folder.save(&self.catalogue(), sources, self.codes()) {
-            tracing::warn!(%error, "The prices could not be kept on disk");
+    /// Keeps the present state on disk, where there is a folder, together with what other processes put there.
+    pub(crate) fn save(
+        &self,
+        sources: &Mutex<BTreeMap<ProviderId, SourceState>>,
+    ) -> std::io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let _alone = folder.alone()?;
+        self.take_news(folder, sources)?;
+        let sources = sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        folder.save(&self.catalogue(), &sources, self.codes())
+    }
+
+    /// Takes over what other processes put into the folder (imports, decisions, readings), where they did.
+    pub(crate) fn look(&self, sources: &Mutex<BTreeMap<ProviderId, SourceState>>) {
+        let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_new()) else { return };
+        if let Err(error) = self.take_news(folder, sources) {
+            tracing::warn!(%error, "The prices of other processes cannot be read");
         }
+    }
+
+    fn take_news(
+        &self,
+        folder: &PriceFolder,
+        sources: &Mutex<BTreeMap<ProviderId, SourceState>>,
+    ) -> std::io::Result<()> {
+        let Some(mut news) = folder.news()? else { return Ok(()) };
+        {
+            let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+            for (provider, theirs, seen) in std::mem::take(&mut news.sources) {
+                if let Some(state) = sources.get_mut(&provider) {
+                    state.take_over(theirs, &seen);
+                }
+            }
+            // What an account or an own machine offers is not offered without it.
+            news.shards.retain(|shard| !shard.is_own() || sources.contains_key(shard.provider()));
+        }
+        self.change(|catalogue, making| {
+            for (key, code) in news.codes.entries() {
+                making.codes.keep(key.clone(), code);
+            }
+            for shard in news.shards {
+                let ours = catalogue.shard(shard.provider()).and_then(|ours| ours.observed_at());
+                if ours < shard.observed_at() {
+                    let trouble = news.troubles.remove(shard.provider());
+                    catalogue.set_trouble(&shard.provider().clone(), trouble);
+                    catalogue.put(shard);
+                }
+            }
+        });
+        Ok(())
     }
 
     pub(crate) fn note_changes(&self, provider: &ProviderId, changes: &[Change]) {

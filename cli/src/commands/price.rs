@@ -1,6 +1,7 @@
 //! `runwhere price`: from the server if one is configured, else from the prices in this program.
 
-use runwhere_pricing::ListRequest;
+use runwhere_pricing::{ListRequest, MOST_HOURS};
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use super::describe::{stated, yuan};
@@ -93,7 +94,7 @@ pub(super) fn summary(args: &PriceSummaryArgs, settings: &Settings, printer: &Pr
         printer.json(&json!({
             "gpus": gpus,
             "items": items,
-            "troubles": view.get("troubles"),
+            "troubles": view.get("troubles").cloned().unwrap_or_else(|| json!({})),
             "last_updated": view.get("last_updated"),
             "staleness_seconds": view.get("staleness_seconds"),
             "stale": view.get("stale"),
@@ -269,7 +270,8 @@ pub(super) fn recommend(
     let ceiling = args.max_price.as_deref().map(Ceiling::parse).transpose()?;
     let hours = args.hours.as_deref().map(|text| {
         let hours = runwhere_model::parse_decimal(text).ok();
-        let hours = hours.filter(|hours| hours.is_sign_positive() && !hours.is_zero());
+        let most = Decimal::from(MOST_HOURS);
+        let hours = hours.filter(|hours| *hours > Decimal::ZERO && *hours <= most);
         hours.ok_or_else(|| Failure::usage("hours", texts::price_hours_invalid(text)))
     });
     let mut prices = None;

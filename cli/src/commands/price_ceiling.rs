@@ -84,7 +84,8 @@ pub(super) fn convert(
         return Err(Failure::other("old_rate", texts::price_old_rate()));
     }
     let factor = View(rate).decimal("rate").ok_or_else(none)?;
-    let amount = money.amount.checked_mul(factor).ok_or_else(none)?;
+    let large = || Failure::usage("amount_too_large", texts::price_too_large());
+    let amount = money.amount.checked_mul(factor).ok_or_else(large)?;
     Ok((Money::new(amount, to), Some(rate.clone())))
 }
 
@@ -109,6 +110,9 @@ mod tests {
             convert("1 EUR".parse().unwrap(), Currency::CNY, &rates()).is_err(),
             "no direction"
         );
+        let rate = [json!({"from": "USD", "to": "CNY", "rate": "7.1", "decides": true})];
+        let most = Money::new(rust_decimal::Decimal::MAX, Currency::USD);
+        assert_eq!(convert(most, Currency::CNY, &rate).unwrap_err().code, "amount_too_large");
     }
 
     #[test]

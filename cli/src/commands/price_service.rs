@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runwhere_broker::server::{App, Listen, Server};
 use runwhere_model::{Currency, OfferKey, ProviderId};
-use runwhere_pricing::ImportOptions;
+use runwhere_pricing::{ImportOptions, RefreshError};
 use runwhere_providers::{Clock as _, SystemClock};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::dispatch::block_on;
 use super::ids::Ceiling;
@@ -153,8 +155,13 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
                 json!({"offer_key": key, "accept": accept}),
             )?,
             Some(prices) => {
-                prices.refresher().decide(&key, accept).map_err(|error| {
-                    Failure::usage("nothing_to_decide", texts::price_nothing_to_decide(error))
+                prices.refresher().decide(&key, accept).map_err(|error| match error {
+                    RefreshError::NotKept(error) => {
+                        Failure::other("prices_folder", texts::price_not_kept(error))
+                    }
+                    error => {
+                        Failure::usage("nothing_to_decide", texts::price_nothing_to_decide(error))
+                    }
                 })?;
                 json!({"offer_key": key, "accepted": accept})
             }
@@ -406,11 +413,15 @@ pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Prin
     let without = view.integer("without_gpu").unwrap_or_default();
     printer.note(&texts::price_import_rest(rejected.len(), without));
     printer.json(&answer);
-    match args.strict && !rejected.is_empty() {
-        true => {
-            Err(Failure::other("rows_rejected", texts::price_import_rest(rejected.len(), without)))
+    match rejected.len() {
+        _ if view.list("items").is_empty() => {
+            Err(Failure::usage("import_nothing", texts::price_import_nothing())
+                .hint(texts::price_import_hint()))
         }
-        false => Ok(()),
+        rows if rows > 0 && args.strict => {
+            Err(Failure::other("rows_rejected", texts::price_import_rest(rows, without)))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -482,23 +493,28 @@ pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printe
         .map_err(|error| Failure::other("runtime", texts::runtime(error)))?
         .block_on(async {
             let mut interrupts = Interrupts::new()?;
-            let refused =
-                |error: std::io::Error| Failure::other("serve_failed", texts::serve_failed(error));
-            let listener = tokio::net::TcpListener::bind(listen).await.map_err(refused)?;
-            let url = format!("http://{}", listener.local_addr().map_err(refused)?);
+            let server = Server::bind(&Listen { address: listen, tls: None })
+                .await
+                .map_err(|error| Failure::other("serve_failed", texts::serve_failed(error)))?;
+            let url = format!("http://{}", server.address());
             let routes = runwhere_pricing::standalone(Arc::clone(&refresher));
             let reading = tokio::spawn(async move {
                 refresher.refresh_due().await;
                 refresher.keep_fresh().await;
             });
+            let (closing, closed) = watch::channel(false);
+            let serving = tokio::spawn(server.run(App::new(routes, closed.clone()), closed));
             printer.note(&texts::serving(&url));
             printer.json(&json!({"status": "serving", "endpoint": url}));
-            let stop = async move {
-                interrupts.next().await;
-            };
-            let served = axum::serve(listener, routes).with_graceful_shutdown(stop).await;
+            interrupts.next().await;
+            closing.send_replace(true);
+            // Who asks a second time does not wait for slow callers.
+            tokio::select! {
+                _ = serving => {}
+                _ = interrupts.next() => {}
+            }
             reading.abort();
-            served.map_err(refused)
+            Ok(())
         })
 }
 

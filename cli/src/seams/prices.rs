@@ -224,7 +224,7 @@ impl LocalPrices {
     /// Imports a file; what it replaces and holds.
     ///
     /// # Errors
-    /// Exit code 2 for a file that cannot be used.
+    /// Exit code 2 for a file that cannot be used, 1 where its prices cannot be kept.
     pub fn import(&self, bytes: &[u8], options: &ImportOptions) -> Outcome<Value> {
         let now = SystemClock.now();
         let imported = runwhere_pricing::import(bytes, options).map_err(|error| {
@@ -243,10 +243,12 @@ impl LocalPrices {
         for (provider, sheet) in imported.into_sheets(now) {
             let offers = sheet.offers.len();
             let unmapped = sheet.offers.iter().filter(|offer| offer.gpu.is_none()).count();
-            self.service().replace_sheet(provider.clone(), sheet);
+            self.refresher.import(&provider, sheet);
             items.push(json!({"provider": provider, "offers": offers, "unmapped": unmapped}));
         }
-        self.refresher.keep();
+        self.refresher
+            .keep()
+            .map_err(|error| Failure::other("prices_folder", texts::price_not_kept(error)))?;
         Ok(json!({
             "items": items, "layout": layout, "rows": rows, "without_gpu": without_gpu,
             "rejected": rejected,

@@ -138,7 +138,7 @@ texts! {
     /// Bad count.
     price_gpu_num() "--gpu-num 必须是正整数或分数，例如 8 或 1/6" "--gpu-num must be a whole number or a share, such as 8 or 1/6";
     /// Bad hours.
-    price_hours_invalid(text) "--hours 无效：{text}" "--hours is not valid: {text}";
+    price_hours_invalid(text) "--hours 无效：{text}（须大于 0，最多 87600）" "--hours is not valid: {text} (more than 0, at most 87600)";
     /// Cost of a run.
     price_run_cost(rank, amount, currency) "  #{rank} 整次运行 {amount} {currency}" "  #{rank} the whole run {amount} {currency}";
     /// Cost of a run without its disk.
@@ -189,6 +189,12 @@ texts! {
     price_rejected_row(reason, row) "  {reason}：{row}" "  {reason}: {row}";
     /// What was not imported.
     price_import_rest(rejected, without) "{rejected} 行无法使用，{without} 行没有 GPU" "{rejected} rows cannot be used, {without} rows have no GPU";
+    /// Empty import.
+    price_import_nothing() "文件里没有可用的价格，原有价格不变" "Nothing in the file can be used; the prices stay as they are";
+    /// The folder takes nothing.
+    price_not_kept(error) "无法写入价格文件夹（{error}）" "The price folder cannot be written ({error})";
+    /// An amount beyond what can be computed.
+    price_too_large() "换算后的金额超出可精确计算的范围" "The converted amount is too large to be computed exactly";
     /// Column.
     price_from() "从" "FROM";
     /// Column.

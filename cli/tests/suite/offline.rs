@@ -1,5 +1,10 @@
 //! Commands that need no server.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use crate::client::{TASK, User};
 
 #[test]
@@ -45,6 +50,43 @@ fn a_ceiling_below_everything_is_told() {
         user.run(&["price", "recommend", "-f", "train.yaml", "--max-price", "0.01"]).expect(1);
     assert!(done.stderr.contains("0.01 CNY"));
     user.run(&["price", "recommend", "-f", "train.yaml", "--max-price", "cheap"]).expect(2);
+    for hours in ["0", "-1", "87601", "1e20"] {
+        let hours = format!("--hours={hours}");
+        user.run(&["price", "recommend", "-f", "train.yaml", &hours]).expect(2);
+    }
+}
+
+#[test]
+fn what_is_listed_can_be_imported_and_what_is_of_no_use_says_so() {
+    let user = User::new(None);
+    let listed = user.run(&["price", "list", "--gpu-type", "a10", "--all", "--csv"]).expect(0);
+    user.write("own.csv", &listed.stdout);
+    let rows = listed.stdout.lines().count() - 1;
+    let done = user.run(&["--json", "price", "import", "own.csv", "--provider", "mine"]).expect(0);
+    assert_eq!(done.json()["items"][0]["offers"].as_u64(), u64::try_from(rows).ok());
+    // A folder whose file was cut off is whole after the same import.
+    let shards = user.home().join(".runwhere/prices/shards");
+    for entry in std::fs::read_dir(shards).unwrap() {
+        std::fs::write(entry.unwrap().path(), "cut").unwrap();
+    }
+    user.run(&["price", "import", "own.csv", "--provider", "mine"]).expect(0);
+    let list = || user.run(&["--json", "price", "list", "--provider", "mine"]).expect(0).json();
+    assert_eq!(list()["total"].as_u64(), u64::try_from(rows).ok());
+    user.write("dearer.csv", &listed.stdout.replacen(",USD,known,", "9,USD,known,", 1));
+    user.run(&["price", "import", "dearer.csv", "--provider", "mine"]).expect(0);
+    let key = listed.stdout.lines().nth(1).unwrap().split_once('/').unwrap().1;
+    let key = format!("mine/{}", key.split_once(',').unwrap().0);
+    let history = user.run(&["--json", "price", "history", &key]).expect(0);
+    assert_eq!(history.json()["total"], 1, "an import changes prices as a reading does");
+    user.write("empty.csv", listed.stdout.lines().next().unwrap());
+    let done = user.run(&["--json", "price", "import", "empty.csv"]).expect(2);
+    assert_eq!(done.error()["code"], "import_nothing");
+    // Where nothing can be kept, nothing is said to be.
+    let current = user.home().join(".runwhere/prices/current.json");
+    std::fs::remove_file(&current).unwrap();
+    std::fs::create_dir(&current).unwrap();
+    let done = user.run(&["--json", "price", "import", "own.csv", "--provider", "mine"]).expect(1);
+    assert_eq!(done.error()["code"], "prices_folder");
 }
 
 #[test]
@@ -76,4 +118,32 @@ fn completions_exist_for_each_shell() {
         let done = User::new(None).run(&["completions", shell]).expect(0);
         assert!(done.stdout.contains("runwhere"));
     }
+}
+
+#[test]
+fn a_price_service_ends_though_a_caller_never_finishes_its_request() {
+    let user = User::new(None);
+    let arguments = ["--json", "price", "serve", "--listen", "127.0.0.1:0", "--offline"];
+    let mut serving = user.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = told["endpoint"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    let mut slow = TcpStream::connect(address).unwrap();
+    slow.write_all(b"GET /healthz HT").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let ended = loop {
+        let pid = serving.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        match serving.try_wait().unwrap() {
+            None if Instant::now() < deadline => {}
+            ended => break ended,
+        }
+    };
+    if ended.is_none() {
+        serving.kill().unwrap();
+        serving.wait().unwrap();
+    }
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
 }

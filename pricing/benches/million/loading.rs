@@ -24,7 +24,7 @@ pub(crate) fn prepare(folder: &Path) {
         let (id, sheet) = sheet(at, rows(), now);
         prices.service().replace_sheet(id, sheet);
     }
-    prices.keep();
+    prices.keep().expect("a folder that takes it");
     let catalogue = prices.service().catalogue();
     println!("make, order and write {} offers: {:?}", catalogue.len(), start.elapsed());
     let mut writer = csv::Writer::from_path(folder.join("rows.csv")).expect("a file");

@@ -21,7 +21,7 @@ use super::beside::beside;
 use super::richer::{has, validator};
 use crate::catalogue::Audience;
 use crate::quote::{Policy, Query, TaskType};
-use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, Problem, RequestError};
+use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, MOST_HOURS, Problem, RequestError};
 use crate::rows::QuoteReply;
 use crate::service::{PriceService, with_quote};
 
@@ -164,7 +164,7 @@ pub(super) fn audience_of(audience: Option<Extension<Audience>>) -> Audience {
     audience.map_or(Audience::Public, |Extension(audience)| audience)
 }
 
-fn refuse(status: StatusCode, error: &RequestError, lang: Lang) -> Response {
+pub(super) fn refuse(status: StatusCode, error: &RequestError, lang: Lang) -> Response {
     envelope(status, &error.text(lang), serde_json::json!({ "field": error.field }))
 }
 
@@ -227,10 +227,11 @@ fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestE
                 request.gpu_count = count.map_err(|_| RequestError::new("gpu_count", problem))?;
             }
             "max_price" => {
-                let price = text().map(|text| parse_decimal(&text).map_err(|_| ())).transpose();
-                let price = price.map(|price| price.filter(|price| *price > Decimal::ZERO));
-                request.max_price =
-                    price.map_err(|()| RequestError::new("max_price", Problem::PositiveDecimal))?;
+                let positive = |text: String| {
+                    let price = parse_decimal(&text).ok().filter(|price| *price > Decimal::ZERO);
+                    price.ok_or(RequestError::new("max_price", Problem::PositiveDecimal))
+                };
+                request.max_price = text().map(positive).transpose()?;
             }
             "stock" => {
                 request.stock = match text().as_deref() {
@@ -265,7 +266,7 @@ fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestE
     Ok(request)
 }
 
-fn flag(field: &'static str, value: &str) -> Result<bool, RequestError> {
+pub(super) fn flag(field: &'static str, value: &str) -> Result<bool, RequestError> {
     match value {
         "true" | "True" | "1" => Ok(true),
         "false" | "False" | "0" => Ok(false),
@@ -360,7 +361,7 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
         None => None,
         Some(raw) => Some(
             decimal(raw)
-                .filter(|hours| *hours > Decimal::ZERO && *hours <= Decimal::from(87_600))
+                .filter(|hours| *hours > Decimal::ZERO && *hours <= Decimal::from(MOST_HOURS))
                 .ok_or(RequestError::new("hours", Problem::PositiveDecimal))?,
         ),
     };

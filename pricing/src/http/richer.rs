@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::beside::beside;
-use super::contract::{audience_of, envelope, lang_of};
+use super::contract::{audience_of, envelope, flag, lang_of, refuse as refused};
 use super::document::openapi;
 use super::{Operator, Served};
 use crate::canonical::QuoteRef;
@@ -53,7 +53,18 @@ fn refuse(status: StatusCode, lang: Lang, zh: &str, en: &str, detail: Value) -> 
     envelope(status, message, detail)
 }
 
-async fn sources(State(served): State<Served>, UrlQuery(parameters): Parameters) -> Response {
+async fn sources(
+    State(served): State<Served>,
+    headers: HeaderMap,
+    UrlQuery(parameters): Parameters,
+) -> Response {
+    let strict = match parameter(&parameters, "strict").map(|value| flag("strict", value)) {
+        None => false,
+        Some(Ok(strict)) => strict,
+        Some(Err(error)) => {
+            return refused(StatusCode::BAD_REQUEST, &error, lang_of(&headers));
+        }
+    };
     let catalogue = served.service.catalogue();
     let items = match &served.refresher {
         Some(refresher) => refresher.status(),
@@ -61,7 +72,6 @@ async fn sources(State(served): State<Served>, UrlQuery(parameters): Parameters)
     };
     let bad = |status: &str| !matches!(status, "ok" | "bundled");
     let troubled = items.iter().any(|source| bad(&source.status) || source.stale);
-    let strict = parameter(&parameters, "strict") == Some("true");
     let status = match strict && troubled {
         true => StatusCode::SERVICE_UNAVAILABLE,
         false => StatusCode::OK,
@@ -123,17 +133,20 @@ async fn offer(
             let (zh, en) = ("账号价格需要登录", "account prices need a token");
             refuse(StatusCode::UNAUTHORIZED, lang, zh, en, json!({}))
         }
-        Err(error) => {
-            let status = match &error {
-                crate::ResolveError::Malformed(_) => StatusCode::BAD_REQUEST,
-                crate::ResolveError::Ambiguous { .. } => StatusCode::CONFLICT,
-                crate::ResolveError::Withdrawn { .. } => StatusCode::GONE,
-                crate::ResolveError::Unknown(_) => StatusCode::NOT_FOUND,
-            };
-            let message = crate::rows::plain(&error.text(lang)).into_owned();
-            envelope(status, &message, json!({"field": "offer"}))
-        }
+        Err(error) => unresolved(lang, &error),
     }
+}
+
+/// Why a name is no offer's.
+fn unresolved(lang: Lang, error: &crate::ResolveError) -> Response {
+    let status = match error {
+        crate::ResolveError::Malformed(_) => StatusCode::BAD_REQUEST,
+        crate::ResolveError::Ambiguous { .. } => StatusCode::CONFLICT,
+        crate::ResolveError::Withdrawn { .. } => StatusCode::GONE,
+        crate::ResolveError::Unknown(_) => StatusCode::NOT_FOUND,
+    };
+    let message = crate::rows::plain(&error.text(lang)).into_owned();
+    envelope(status, &message, json!({"field": "offer"}))
 }
 
 fn paged<T>(all: Vec<T>, parameters: &[(String, String)]) -> Result<(Vec<T>, Value), &'static str> {
@@ -181,11 +194,18 @@ async fn changes(
     UrlQuery(parameters): Parameters,
 ) -> Response {
     let lang = lang_of(&headers);
-    let key = parameter(&parameters, "offer").map(str::parse::<OfferKey>);
+    // An offer that is gone may have changes; it is known by its key only.
+    let named = |name: &str| match name.parse::<OfferKey>() {
+        Ok(key) => Ok(key),
+        Err(_) => served.service.resolve(name).map(|found| found.entry.offer.key.clone()),
+    };
+    let key = match parameter(&parameters, "offer").map(named).transpose() {
+        Ok(key) => key,
+        Err(error) => return unresolved(lang, &error),
+    };
     let provider = match (&key, parameter(&parameters, "provider")) {
-        (Some(Ok(key)), _) => Some(key.provider.clone()),
-        (None, Some(id)) => ProviderId::new(id).ok(),
-        _ => None,
+        (Some(key), _) => Some(key.provider.clone()),
+        (None, id) => id.and_then(|id| ProviderId::new(id).ok()),
     };
     let Some(provider) = provider else {
         let zh = "offer 或 provider：请填写其中之一";
@@ -202,7 +222,7 @@ async fn changes(
     let service = Arc::clone(&served.service);
     match beside(move || service.changes(&provider)).await {
         Ok(mut all) => {
-            if let Some(Ok(key)) = key {
+            if let Some(key) = key {
                 all.retain(|change| change.offer_key == key);
             }
             all.reverse();
@@ -365,6 +385,13 @@ async fn decide(
     let key = offer_key.clone();
     match beside(move || refresher.decide(&key, accept)).await {
         Ok(()) => Json(json!({"offer_key": offer_key, "accepted": accept})).into_response(),
+        Err(crate::RefreshError::NotKept(error)) => {
+            tracing::error!(%error, "A decision about a price cannot be kept");
+            let zh = "决定已生效，但无法写入磁盘，重启后会丢失";
+            let en =
+                "the decision holds, but cannot be written to the disk: it is lost at a restart";
+            refuse(StatusCode::INTERNAL_SERVER_ERROR, lang, zh, en, json!({}))
+        }
         Err(error) => {
             let zh = "没有等待处理的价格";
             let en = crate::rows::plain(&error.to_string()).into_owned();

@@ -75,8 +75,9 @@ fn offer(
         && !gpu.is_some_and(|gpu| gpu.model().memory_fits(stated))
     {
         let share = [2, 3, 4, 6, 8].into_iter().find_map(|parts: u32| {
-            let whole = find(Some(stated * u64::from(parts)))?;
-            let fits = whole.model().memory_fits(stated * u64::from(parts));
+            let all = stated.checked_mul(u64::from(parts))?;
+            let whole = find(Some(all))?;
+            let fits = whole.model().memory_fits(all);
             Some((whole, GpuCount::fraction(1, parts)?)).filter(|_| fits)
         });
         if let Some((model, share)) = share {

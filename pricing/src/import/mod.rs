@@ -77,12 +77,15 @@ pub enum ImportError {
     /// The columns are of none of the layouts.
     #[error(
         "not a price table that is known here: the header must have InstanceType and AcceleratorName \
-         (SkyPilot), instance_name and price (gpuhunt), or provider and price_per_hour"
+         (SkyPilot), instance_name and price (gpuhunt), provider and price_per_hour, or be that of price list --csv"
     )]
     Layout,
     /// Not CSV.
     #[error("not a CSV file: {0}")]
     Csv(String),
+    /// Two columns of one name.
+    #[error("the column {0} stands twice: it is not clear which one counts")]
+    Twice(String),
     /// Nobody says whose prices these are.
     #[error("the file does not say whose prices these are; name the provider")]
     Provider,
@@ -106,7 +109,9 @@ pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportE
         let provider = options.provider.clone().ok_or(ImportError::Provider)?;
         return gpuhunt::read(table, provider, options);
     }
-    if table.has("provider") && table.has("price_per_hour") {
+    if table.has("offer_key") && table.has("price")
+        || table.has("provider") && table.has("price_per_hour")
+    {
         return own::read(table, options);
     }
     Err(ImportError::Layout)

@@ -12,9 +12,14 @@ pub(super) struct Table<'b> {
 struct Columns(Vec<Box<str>>);
 
 impl Columns {
-    /// The place of a column; the last one of a name that stands twice.
     fn place(&self, name: &str) -> Option<usize> {
-        self.0.iter().rposition(|column| **column == *name)
+        self.0.iter().position(|column| **column == *name)
+    }
+
+    /// A name that stands twice: which of the cells counts is anybody's guess.
+    fn twice(&self) -> Option<&str> {
+        let again = |(at, name): &(usize, &str)| !name.is_empty() && self.place(name) != Some(*at);
+        self.0.iter().map(|name| &**name).enumerate().find(again).map(|(_, name)| name)
     }
 }
 
@@ -27,6 +32,23 @@ pub(super) struct Row<'a> {
 /// No table has more rows than room is made for at once: a file of line ends must not take all memory.
 const MOST_ROOM: usize = 100_000;
 
+/// Characters of a column's name in a message.
+const MOST_NAME: usize = 80;
+
+/// Bytes of a row: no row of prices is near it, and names of that size would stand in every list.
+const MOST_ROW: usize = 4096;
+
+/// What no row of prices looks like. A quote that is never closed makes one cell of all rows that follow.
+fn odd(record: &csv::StringRecord) -> Option<String> {
+    let problem = match record.as_slice() {
+        text if text.contains('\n') => "a cell goes on over several lines; is a quote not closed?",
+        text if text.len() > MOST_ROW => "longer than any row of prices is",
+        _ => return None,
+    };
+    let line = record.position().map_or(0, csv::Position::line);
+    Some(format!("line {line}: {problem}"))
+}
+
 impl<'b> Table<'b> {
     pub(super) fn read(bytes: &'b [u8]) -> Result<Self, ImportError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(bytes);
@@ -34,6 +56,9 @@ impl<'b> Table<'b> {
             csv::ReaderBuilder::new().flexible(true).buffer_capacity(64 * 1024).from_reader(bytes);
         let header = reader.headers().map_err(|error| ImportError::Csv(error.to_string()))?;
         let columns = Columns(header.iter().map(|name| name.trim().into()).collect());
+        if let Some(name) = columns.twice() {
+            return Err(ImportError::Twice(name.chars().take(MOST_NAME).collect()));
+        }
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
         Ok(Self { columns, reader, lines })
     }
@@ -64,7 +89,10 @@ impl<'b> Table<'b> {
                 Ok(false) => return rows,
                 Ok(true) => {
                     rows += 1;
-                    take(Ok(Row { columns: &self.columns, record: &record }));
+                    take(match odd(&record) {
+                        Some(reason) => Err(reason),
+                        None => Ok(Row { columns: &self.columns, record: &record }),
+                    });
                 }
                 Err(error) => {
                     rows += 1;

@@ -100,17 +100,27 @@ impl Desk {
             return Outcome::Unchanged;
         }
         let new = self.live(provider);
-        let same = match (last, new.as_deref()) {
-            (Some(last), Some(new)) => last.content() == new.content(),
-            _ => false,
-        };
-        let changed = if same { Vec::new() } else { changes(last, new.as_deref()) };
+        let changed = self.note(provider, last, new.as_deref());
+        let rows = new.map_or(0, |shard| shard.len());
+        Outcome::Taken { rows, changed, complete }
+    }
+
+    /// Takes what a file states of a provider: no source is judged, but what changed is noted.
+    pub(super) fn import(&self, provider: &ProviderId, sheet: OfferSheet) {
+        let last = self.live(provider);
+        self.service.replace_sheet(provider.clone(), sheet);
+        self.note(provider, last.as_deref(), self.live(provider).as_deref());
+    }
+
+    /// Notes which prices changed; how many.
+    fn note(&self, provider: &ProviderId, last: Option<&Shard>, new: Option<&Shard>) -> usize {
+        let same = last.map(Shard::content) == new.map(Shard::content);
+        let changed = if same { Vec::new() } else { changes(last, new) };
         // The first reading is no change.
         if last.is_some() {
             self.service.note_changes(provider, &changed);
         }
-        let rows = new.map_or(0, |shard| shard.len());
-        Outcome::Taken { rows, changed: changed.len(), complete }
+        changed.len()
     }
 
     /// Keeps the last prices, and says why.
@@ -127,16 +137,21 @@ impl Desk {
         Outcome::Kept(trouble)
     }
 
+    /// Takes over what other processes put into the folder.
+    pub(super) fn look(&self) {
+        self.service.look(&self.states);
+    }
+
     /// Keeps the state on disk where something changed, or where that was long ago.
-    pub(super) fn save(&self, changed: bool) {
+    pub(super) fn save(&self, changed: bool) -> std::io::Result<()> {
         let now = self.service.now();
         let mut saved = self.saved_at.lock().unwrap_or_else(PoisonError::into_inner);
         let due = saved.is_none_or(|at| now.duration_since(at) >= SAVE);
         if changed || due {
-            let states = self.states().clone();
-            self.service.save(&states);
+            self.service.save(&self.states)?;
             *saved = Some(now);
         }
+        Ok(())
     }
 }
 

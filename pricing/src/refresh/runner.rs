@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use moka::future::Cache;
-use runwhere_model::{OfferKey, OfferScope, PriceKind, ProviderId};
+use runwhere_model::{OfferKey, OfferScope, OfferSheet, ProviderId};
 use runwhere_providers::OfferSource;
 
 use serde::Serialize;
@@ -51,6 +51,9 @@ pub enum RefreshError {
     /// No such decision.
     #[error("no price of {0} waits for a decision")]
     NothingToDecide(OfferKey),
+    /// Decided, but gone after a restart.
+    #[error("the decision could not be kept on disk: {0}")]
+    NotKept(String),
 }
 
 /// Reads sources and keeps their state.
@@ -74,12 +77,12 @@ impl Refresher {
             sources.into_iter().map(|source| (source.id().clone(), source)).collect();
         let mut states = service.kept_sources();
         states.retain(|provider, _| sources.contains_key(provider));
+        for provider in sources.keys() {
+            states.entry(provider.clone()).or_default();
+        }
         // What an account or an own machine offered is not offered without it.
         for shard in service.catalogue().shards() {
-            let own = |row: &crate::shard::Row| {
-                matches!(row.kind, PriceKind::Account | PriceKind::Configured)
-            };
-            if !sources.contains_key(shard.provider()) && shard.rows().iter().any(own) {
+            if shard.is_own() && !sources.contains_key(shard.provider()) {
                 service.remove_sheet(shard.provider());
             }
         }
@@ -131,11 +134,20 @@ impl Refresher {
         outcomes
     }
 
-    /// Keeps all sources fresh, for ever.
+    /// Keeps all sources fresh, for ever, and sees what other processes put into the folder.
     pub async fn keep_fresh(self: Arc<Self>) {
         loop {
             self.service.clock().sleep(LOOK).await;
+            self.look().await;
             self.refresh_due().await;
+        }
+    }
+
+    /// Takes over what other processes put into the folder: imports, decisions, readings.
+    pub async fn look(&self) {
+        let desk = Arc::clone(&self.desk);
+        if let Err(error) = tokio::task::spawn_blocking(move || desk.look()).await {
+            tracing::error!(%error, "The prices of other processes could not be read");
         }
     }
 
@@ -178,16 +190,22 @@ impl Refresher {
         })
     }
 
-    /// Keeps the present prices on disk, as after an import.
-    pub fn keep(&self) {
-        self.desk.save(true);
+    /// Takes what a file states of a provider, in place of what it stated so far.
+    pub fn import(&self, provider: &ProviderId, sheet: OfferSheet) {
+        self.desk.import(provider, sheet);
     }
 
-    /// Keeps the state on disk, away from the threads that answer.
+    /// Keeps the present prices and decisions on disk, as after an import.
+    pub fn keep(&self) -> std::io::Result<()> {
+        self.desk.save(true)
+    }
+
+    /// Keeps the state on disk, away from the threads that answer. A failure is a warning: prices can be read again.
     async fn save(&self, changed: bool) {
         let desk = Arc::clone(&self.desk);
-        if let Err(error) = tokio::task::spawn_blocking(move || desk.save(changed)).await {
-            tracing::error!(%error, "The prices could not be kept on disk");
+        let saved = tokio::task::spawn_blocking(move || desk.save(changed)).await;
+        if let Err(error) = saved.unwrap_or_else(|stopped| Err(stopped.into())) {
+            tracing::warn!(%error, "The prices could not be kept on disk");
         }
     }
 
@@ -235,8 +253,7 @@ impl Refresher {
                 (state.taken_at, state.reread) = (None, true);
             }
         }
-        self.desk.save(true);
-        Ok(())
+        self.keep().map_err(|error| RefreshError::NotKept(error.to_string()))
     }
 
     /// Takes a source's next reading as it comes, whatever moved or vanished.

@@ -102,6 +102,25 @@ impl SourceState {
         self.trouble = Some(trouble);
     }
 
+    /// Takes over what another process noted: all of it where it tried later or nothing happened here since it was
+    /// `seen`, else what was decided there.
+    pub(crate) fn take_over(&mut self, theirs: Self, seen: &Self) {
+        if *self == *seen || theirs.tried_at > self.tried_at {
+            *self = theirs;
+            return;
+        }
+        for (key, verdict) in theirs.verdicts {
+            if seen.verdicts.get(&key) == Some(&verdict) {
+                continue;
+            }
+            self.quarantine.remove(&key);
+            self.verdicts.insert(key, verdict);
+            if verdict.accepted {
+                (self.taken_at, self.reread) = (None, true);
+            }
+        }
+    }
+
     /// Notes that a reading was taken.
     pub fn taken(&mut self, trouble: Option<Trouble>, now: Timestamp) {
         self.failures = 0;

@@ -199,6 +199,12 @@ impl Shard {
     pub fn is_live(&self) -> bool {
         self.head.observed_at.is_some()
     }
+
+    /// Whether it has prices of an account or an own machine.
+    pub(crate) fn is_own(&self) -> bool {
+        let own = |row: &Row| matches!(row.kind, PriceKind::Account | PriceKind::Configured);
+        self.rows().iter().any(own)
+    }
 }
 
 /// Nothing is free: a price of zero or less is no price. (An own machine's may be zero.)

@@ -358,6 +358,11 @@ fn other_files_are_refused_with_a_reason() {
         (b"{\"error\":\"rate limit\"}", ImportError::Document),
         (b"a,b,c\n1,2,3\n", ImportError::Layout),
         (b"", ImportError::Layout),
+        // Which of the two prices would count?
+        (
+            b"provider,price_per_hour,instance_type,price_per_hour\nx,1,t,99\n",
+            ImportError::Twice("price_per_hour".to_owned()),
+        ),
     ] {
         assert_eq!(import(bytes, &options).unwrap_err(), want);
     }
@@ -383,4 +388,59 @@ fn a_row_that_was_read_tomorrow_is_turned_down() {
     let [late] = imported.rejected.as_slice() else { panic!("{:?}", imported.rejected) };
     assert_eq!(late.row, "lambda/-/-/on_demand/b");
     assert!(late.reason.contains("observed_at") && late.reason.contains("future"), "{late:?}");
+}
+
+#[test]
+fn what_the_program_lists_as_csv_can_be_imported() {
+    let csv = "offer_key,offer_code,provider,region,zone,billing_model,instance_type,gpu_model,gpu_type,gpu_count,gpu_memory_gb,vcpus,memory_mib,price,currency,price_state,price_per_gpu,hourly_price,stock,price_kind,observed_at,age,stale,launchable,flags\n\
+        vast/-/-/spot/8x%20H100,AAAAAAAA,vast,-,,spot,8x H100,NVIDIA H100,h100-80g,8,80,208,1916929,17.05486,USD,known,2.1318575,115.1015,unstated,list,2026-11-30T07:30:00Z,1,false,false,\n\
+        azure/eastus/-/spot/nv6,BBBBBBBB,azure,eastus,,spot,nv6,NVIDIA A10,a10,1/6,24,6,56320,,,not_offered,,,unstated,list,,,false,false,fraction\n";
+    let imported = import(csv.as_bytes(), &ImportOptions::default()).unwrap();
+    assert!(imported.rejected.is_empty(), "{:?}", imported.rejected);
+    let keys: Vec<String> = imported.offers.iter().map(|offer| offer.key.to_string()).collect();
+    assert_eq!(keys, ["vast/-/-/spot/8x%20H100", "azure/eastus/-/spot/nv6"]);
+    assert_eq!(told(&imported)[0], "spot - 8x H100 8xh100-80g 17.05486 USD");
+    assert_eq!(told(&imported)[1], "spot - nv6 1/6xa10 not offered");
+    let first = &imported.offers[0];
+    assert_eq!((first.vcpus, first.memory_mib), (Some(208), Some(1_916_929)));
+    assert_eq!(first.price.observed_at.unwrap().to_string(), "2026-11-30T07:30:00Z");
+}
+
+#[test]
+fn an_instant_keeps_its_time_and_its_offset() {
+    let csv = "provider,billing_model,instance_type,gpu_name,gpu_count,currency,price_per_hour,observed_at\n\
+        x,spot,a,H100,1,USD,2.5,2026-11-30T00:30:00+08:00\n\
+        x,spot,b,H100,1,USD,2.5,2026-11-30 00:30\n";
+    let at: Vec<String> = read("x", csv)
+        .offers
+        .iter()
+        .map(|offer| offer.price.observed_at.unwrap().to_string())
+        .collect();
+    assert_eq!(at, ["2026-11-29T16:30:00Z", "2026-11-30T00:00:00Z"]);
+}
+
+#[test]
+fn a_row_that_swallows_others_or_is_huge_is_turned_down() {
+    let header =
+        "provider,billing_model,instance_type,gpu_name,gpu_count,currency,price_per_hour,source\n";
+    let row = |kind: &str, source: &str| format!("x,spot,{kind},H100,1,USD,2.5,{source}\n");
+    let cut = [row("a", "ok"), row("b", "\"never closed"), row("c", "ok"), row("d", "ok")];
+    let imported = read("x", &format!("{header}{}", cut.concat()));
+    assert_eq!(imported.offers.len(), 1);
+    let [swallowed] = imported.rejected.as_slice() else { panic!("{:?}", imported.rejected) };
+    assert!(swallowed.reason.contains("line 3") && swallowed.reason.contains("quote"));
+    for huge in
+        [row(&"R".repeat(1 << 20), "ok"), row("a", "ok").replace("2.5", &"9".repeat(1 << 20))]
+    {
+        let imported = read("x", &format!("{header}{huge}"));
+        assert_eq!((imported.offers.len(), imported.rejected.len()), (0, 1));
+        assert!(imported.rejected[0].reason.len() < 200, "what is said of it is short");
+    }
+}
+
+#[test]
+fn a_memory_that_no_gpu_has_overflows_nothing() {
+    let csv = "instance_name,location,price,gpu_count,gpu_name,gpu_memory,spot\n\
+        a,us,1.5,1,H100,10000000000000000,false\n";
+    assert_eq!(read("vast", csv).offers.len(), 1);
 }

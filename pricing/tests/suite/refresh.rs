@@ -316,8 +316,92 @@ async fn damaged_files_are_read_again_from_the_source() {
     assert!(after.service().catalogue().is_empty());
     after.refresh_due().await;
     assert_eq!((a.asked(), after.service().catalogue().len()), (1, 5));
+    let mended = refresher(&clock, &[&a], Some(folder.path()));
+    assert_eq!(mended.service().catalogue().len(), 5, "the file is whole again");
     std::fs::write(folder.path().join("current.json"), b"{\"vers").unwrap();
     assert!(refresher(&clock, &[&a], Some(folder.path())).service().catalogue().is_empty());
+}
+
+#[tokio::test]
+async fn what_other_processes_put_into_the_folder_is_kept_and_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let good = || Ok(sheet(many("a", "on_demand", 5), clock.now()));
+    let a = Told::new("a", vec![good(), good()]);
+    let server = refresher(&clock, &[&a], Some(folder.path()));
+    server.refresh_due().await;
+    // Two imports, begun before either has ended.
+    let imports = ["b", "c"].map(|id| (id, refresher(&clock, &[], Some(folder.path()))));
+    for (id, import) in &imports {
+        let offers = sheet(many(id, "on_demand", 2), clock.now());
+        import.service().replace_sheet(provider(id), offers);
+        import.keep().unwrap();
+    }
+    let served = |server: &Refresher| {
+        ["a", "b", "c"]
+            .map(|id| server.service().catalogue().shard(&provider(id)).map_or(0, |s| s.len()))
+    };
+    assert_eq!(served(&server), [5, 0, 0]);
+    server.look().await;
+    assert_eq!(served(&server), [5, 2, 2], "seen without a restart");
+    // An import that the server has not looked for is not written over.
+    clock.pass(601);
+    let (_, import) = &imports[0];
+    import.service().replace_sheet(provider("b"), sheet(many("b", "on_demand", 3), clock.now()));
+    import.keep().unwrap();
+    server.refresh(&provider("a")).await.unwrap();
+    assert_eq!(served(&server), [5, 3, 2]);
+    assert_eq!(served(&refresher(&clock, &[&a], Some(folder.path()))), [5, 3, 2]);
+}
+
+#[tokio::test]
+async fn a_decision_of_another_process_reaches_the_server_and_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let at = |price: &str| {
+        let mut offers = many("a", "on_demand", 20);
+        offers[0] = list("a/r/-/on_demand/t000", price);
+        Ok(sheet(offers, clock.now()))
+    };
+    let answers = vec![at("2 USD"), at("20 USD"), at("20 USD"), at("20 USD")];
+    let a = Told::new("a", answers);
+    let server = refresher(&clock, &[&a], Some(folder.path()));
+    let key = "a/r/-/on_demand/t000";
+    for _ in 0..2 {
+        server.refresh_due().await;
+        clock.pass(601);
+    }
+    assert_eq!((price_of(&server, key), server.quarantine().len()), ("2 USD/h".to_owned(), 1));
+    let operator = refresher(&clock, &[&a], Some(folder.path()));
+    operator.decide(&key.parse().unwrap(), true).unwrap();
+    // The server reads once more before it looks, and saves what it read.
+    clock.pass(601);
+    server.refresh(&provider("a")).await.unwrap();
+    assert!(server.quarantine().is_empty());
+    server.refresh_due().await;
+    assert_eq!(price_of(&server, key), "20 USD/h");
+    let later = refresher(&clock, &[&a], Some(folder.path()));
+    assert_eq!((price_of(&later, key), later.quarantine().len()), ("20 USD/h".to_owned(), 0));
+}
+
+#[test]
+fn changes_outlive_lines_that_were_cut_off_or_are_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let changes = |price: &str| {
+        let offer = |price| vec![list("a/r/-/on_demand/t", price)];
+        let (old, new) = (service(&Hand::new(), None), service(&Hand::new(), None));
+        old.replace_sheet(provider("a"), sheet(offer("2 USD"), young()));
+        new.replace_sheet(provider("a"), sheet(offer(price), young()));
+        new.catalogue().changes_since(&old.catalogue())
+    };
+    let kept = PriceFolder::open(folder.path()).unwrap();
+    kept.note_changes(&provider("a"), &changes("3 USD")).unwrap();
+    let path = folder.path().join("changes/a.jsonl");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"\xff\xfe\n{\"at\":");
+    std::fs::write(&path, bytes).unwrap();
+    kept.note_changes(&provider("a"), &changes("4 USD")).unwrap();
+    assert_eq!(kept.changes(&provider("a")).unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -232,11 +232,33 @@ async fn mistakes_are_named() {
         ("offset=-1", "offset"),
         ("billing_model=cheap", "billing_model"),
         ("is_active=perhaps", "is_active"),
+        // A ceiling that is none must not be no ceiling.
+        ("max_price=0", "max_price"),
+        ("max_price=-1", "max_price"),
+        ("max_price=1e-400", "max_price"),
     ] {
         let (status, answer) = get(&service, &format!("/api/v1/offers?{parameters}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{parameters}");
         assert_eq!(answer["detail"]["field"], field);
     }
+    for (path, field) in [
+        ("sources?strict=perhaps", "strict"),
+        ("changes", "provider"),
+        ("changes?offer=a/b", "offer"),
+        ("changes?offer=a/b&provider=local", "offer"),
+        ("changes?provider=local&limit=0", "limit"),
+    ] {
+        let (status, answer) = get(&service, &format!("/api/v1/prices/{path}")).await;
+        assert_eq!(
+            (status, &answer["detail"]["field"]),
+            (StatusCode::BAD_REQUEST, &json!(field)),
+            "{path}"
+        );
+    }
+    let (_, page) = get(&service, "/api/v1/offers?provider=local").await;
+    let code = page["items"][0]["offer_code"].as_str().expect("a code");
+    let (status, _) = get(&service, &format!("/api/v1/prices/changes?offer={code}")).await;
+    assert_eq!(status, StatusCode::OK, "a code names an offer as well as a key does");
     let (status, answer) = quote(&service, "x".repeat(70_000)).await;
     assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!(413)));
     let (status, answer) = get(&service, "/api/v1/comparison/quote").await;

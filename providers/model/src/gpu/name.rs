@@ -97,7 +97,7 @@ fn with_memory(name: &str, memory_mib: Option<u64>) -> Option<&'static GpuModel>
 
 /// Whether a stated memory is a model's: clouds mix decimal and binary units (up to 7 % apart).
 pub(super) fn near(stated_mib: u64, true_mib: u64) -> bool {
-    true_mib > 0 && stated_mib.abs_diff(true_mib) * 100 <= true_mib * 7
+    true_mib > 0 && stated_mib.abs_diff(true_mib).saturating_mul(100) <= true_mib * 7
 }
 
 /// The memory in a text: `80GB`, `80 GB`, `80G`.
