@@ -22,6 +22,8 @@ use crate::api::problem::Problem;
 use crate::api::text::{Words, language_of};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Reads prices, though it is a POST.
+const QUOTE: &str = "/api/v1/comparison/quote";
 /// A reply must have begun by then, except where bodies stream.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -66,7 +68,7 @@ impl App {
         let id = id.to_str().unwrap_or_default();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Waiting clients read many times a second.
-        let read = method == Method::GET && status.is_success();
+        let read = (method == Method::GET || path == QUOTE) && status.is_success();
         if read || path.starts_with("/agent/") || path.ends_with("z") {
             tracing::debug!(%method, %path, status = status.as_u16(), millis, id, "request");
         } else {

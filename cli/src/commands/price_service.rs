@@ -483,7 +483,7 @@ pub(super) fn serve(args: &PriceServeArgs, settings: &Settings, printer: &Printe
     crate::diagnostics::start(Level::Service, settings.verbose);
     let place = Place::new(&settings.home, args.config.as_deref(), settings.lang)?;
     let prices = match args.offline {
-        true => LocalPrices::read(&place)?,
+        true => LocalPrices::offline(&place)?,
         false => LocalPrices::open(&place)?,
     };
     let refresher = Arc::clone(prices.refresher());

@@ -107,6 +107,16 @@ impl LocalPrices {
         Self::with(folder.exists().then_some(folder.as_path()), &config, Vec::new(), place.lang)
     }
 
+    /// Opens them for a server that reads nothing from the network: quotes are kept where a folder can be made.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn offline(place: &Place) -> Outcome<Self> {
+        // Where it cannot, the prices that come with the program are served all the same.
+        let _ = std::fs::create_dir_all(place.folder());
+        Self::read(place)
+    }
+
     /// Opens them for writing, with the price lists that need no account and the settings' sources.
     ///
     /// # Errors

@@ -129,6 +129,7 @@ fn a_price_service_ends_though_a_caller_never_finishes_its_request() {
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let told: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address = told["endpoint"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    assert!(user.home().join(".runwhere/prices").exists(), "its quotes can be answered again");
     let mut slow = TcpStream::connect(address).unwrap();
     slow.write_all(b"GET /healthz HT").unwrap();
     let deadline = Instant::now() + Duration::from_secs(15);
