@@ -125,6 +125,8 @@ pub struct Kept {
     pub sources: BTreeMap<ProviderId, SourceState>,
     /// Codes that must stay taken.
     pub codes: CodeBook,
+    /// What could not be read: providers, or the file of the present state.
+    pub damaged: Vec<String>,
 }
 
 impl PriceFolder {
@@ -141,8 +143,12 @@ impl PriceFolder {
     /// with a warning: their sources are read again.
     pub fn load(&self) -> io::Result<Kept> {
         let written = self.written();
-        let Some((state, around)) = self.current()? else { return Ok(Kept::default()) };
+        let Some((state, around)) = self.current()? else {
+            let damaged = written.map(|_| CURRENT.to_owned()).into_iter().collect();
+            return Ok(Kept { damaged, ..Kept::default() });
+        };
         self.see(&state, &around.sources, written);
+        let mut damaged = Vec::new();
         let mut sources = around.sources;
         let mut shards = Vec::new();
         let wanted: Vec<&Held> = state.live().collect();
@@ -153,6 +159,7 @@ impl PriceFolder {
                     tracing::warn!(provider = %held.provider, %error, "Kept prices cannot be read; they are read again");
                     // Nothing is there that "unchanged" could confirm.
                     sources.remove(&held.provider);
+                    damaged.push(held.provider.to_string());
                 }
             }
         }
@@ -161,12 +168,13 @@ impl PriceFolder {
             troubles: state.troubles,
             sources,
             codes: CodeBook::restore(around.codes),
+            damaged,
         })
     }
 
     /// The present state; `None` where there is none, or none that can be read.
     fn current(&self) -> io::Result<Option<(State, Around)>> {
-        let bytes = match fs::read(self.root.join("current.json")) {
+        let bytes = match fs::read(self.root.join(CURRENT)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -185,7 +193,7 @@ impl PriceFolder {
     }
 
     fn written(&self) -> Option<SystemTime> {
-        fs::metadata(self.root.join("current.json")).ok()?.modified().ok()
+        fs::metadata(self.root.join(CURRENT)).ok()?.modified().ok()
     }
 
     fn see(
@@ -344,7 +352,7 @@ impl PriceFolder {
         all.extend(sources.iter().map(|(provider, state)| (provider.clone(), state.clone())));
         let current = Current { state: &state, sources: &all, codes };
         let bytes = serde_json::to_vec(&current).map_err(io::Error::other)?;
-        write_whole(&self.root.join("current.json"), &bytes)?;
+        write_whole(&self.root.join(CURRENT), &bytes)?;
         self.see(&state, &all, self.written());
         if self.saves.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
             self.sweep(&state)?;
@@ -423,7 +431,7 @@ impl PriceFolder {
         }
         self.whole().retain(|file| used.contains(&format!("{file}.rwp")));
         // The disk's own clock: this file was written a moment ago.
-        let now = fs::metadata(self.root.join("current.json"))?.modified()?;
+        let now = fs::metadata(self.root.join(CURRENT))?.modified()?;
         let shards = self.root.join("shards");
         for folder in [&self.root, &self.root.join("states"), &shards] {
             for entry in fs::read_dir(folder)? {
@@ -480,6 +488,8 @@ impl PriceFolder {
     }
 }
 
+/// The file of the present state.
+pub(crate) const CURRENT: &str = "current.json";
 /// How the names of files end that are being written; what a crash left of them is swept up.
 const TEMPORARY: &str = "tmp";
 /// Files younger than this are left alone by the sweep.

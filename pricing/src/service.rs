@@ -15,7 +15,7 @@ use crate::catalogue::{
 use crate::codes::CodeBook;
 use crate::fx::FxTable;
 use crate::history::Change;
-use crate::keep::{Kept, PriceFolder};
+use crate::keep::{CURRENT, Kept, PriceFolder};
 use crate::listing::Wanted;
 use crate::quote::{Query, Quote};
 use crate::refresh::SourceState;
@@ -69,6 +69,7 @@ pub struct PriceService {
     current: RwLock<Arc<Catalogue>>,
     folder: Option<PriceFolder>,
     kept_sources: BTreeMap<ProviderId, SourceState>,
+    damaged: Vec<String>,
     /// The last states, newest first, for quotes that are answered again.
     recent: Mutex<VecDeque<Arc<Catalogue>>>,
     /// The states that were kept for quotes last.
@@ -89,7 +90,7 @@ impl PriceService {
         let kept = options.folder.as_ref().map_or_else(Kept::default, |folder| {
             folder.load().unwrap_or_else(|error| {
                 tracing::warn!(%error, "The kept prices cannot be read; they are read again from their sources");
-                Kept::default()
+                Kept { damaged: vec![format!("{CURRENT} ({error})")], ..Kept::default() }
             })
         });
         for (key, code) in kept.codes.entries() {
@@ -111,11 +112,17 @@ impl PriceService {
             current: RwLock::new(Arc::new(catalogue)),
             folder: options.folder,
             kept_sources: kept.sources,
+            damaged: kept.damaged,
             recent: Mutex::default(),
             kept_states: RwLock::default(),
             quoted: AtomicBool::new(false),
             keeping: Mutex::default(),
         }
+    }
+
+    /// What the folder held at the start and could not be read: providers, or what was wrong with it all.
+    pub fn damaged(&self) -> &[String] {
+        &self.damaged
     }
 
     pub(crate) fn kept_sources(&self) -> BTreeMap<ProviderId, SourceState> {

@@ -516,7 +516,15 @@ pub(super) fn bundled(settings: &Settings, printer: &Printer) -> Outcome<LocalPr
         true => texts::price_local(settings.home.join("prices").display()),
         false => texts::price_bundled(),
     });
-    Ok(prices)
+    Ok(whole(prices, printer))
+}
+
+/// Says what of the prices of this machine could not be read.
+pub(super) fn whole(prices: LocalPrices, printer: &Printer) -> LocalPrices {
+    if !prices.damaged().is_empty() {
+        printer.warn(&texts::price_damaged(prices.damaged().join(", ")));
+    }
+    prices
 }
 
 fn nothing(printer: &Printer) {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::dispatch::block_on;
 use super::ids::Ceiling;
-use super::price::{bundled, client, strictly, words};
+use super::price::{bundled, client, strictly, whole, words};
 use super::price_ceiling::convert;
 use super::run::Interrupts;
 use crate::api::{Repeat, View, query_value};
@@ -141,7 +141,7 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
         Some(_) => None,
         None => {
             let place = Place::new(&settings.home, args.config.as_deref(), settings.lang)?;
-            Some(LocalPrices::open(&place)?)
+            Some(whole(LocalPrices::open(&place)?, printer))
         }
     };
     let post = |path: &str, body: Value| -> Outcome<Value> {
@@ -399,7 +399,7 @@ pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Prin
     };
     not_in_the_future(options.observed_at, SystemClock.now())?;
     let place = Place::new(&settings.home, None, settings.lang)?;
-    let answer = LocalPrices::open(&place)?.import(&bytes, &options)?;
+    let answer = whole(LocalPrices::open(&place)?, printer).import(&bytes, &options)?;
     let view = View(&answer);
     for item in view.list("items").iter().map(View) {
         let text = |key: &str| item.text(key).unwrap_or_default();

@@ -154,6 +154,12 @@ impl LocalPrices {
         self.kept
     }
 
+    /// What the folder held and could not be read.
+    #[must_use]
+    pub fn damaged(&self) -> &[String] {
+        self.service().damaged()
+    }
+
     /// The runner of the sources.
     #[must_use]
     pub fn refresher(&self) -> &Arc<Refresher> {
