@@ -73,29 +73,33 @@ impl Containers {
         gpu_driver(&site.path("bin"));
         let config = site.text("registry.yml");
         let registry = site.runner("docker-registry").start(&["serve", &config]);
-        let socket = format!("unix://{}", site.socket().display());
-        let (store, run) = (site.text("store"), site.text("run"));
-        let service = site.runner("podman").start(&[
-            "--root",
-            &store,
-            "--runroot",
-            &run,
-            "system",
-            "service",
-            "-t",
-            "0",
-            &socket,
-        ]);
-        site.processes = vec![registry, service];
-        let socket = site.socket();
-        eventually_within(Duration::from_secs(30), "the container engine listens", || {
-            socket.exists().then_some(())
-        });
+        site.processes = vec![registry, site.engine()];
         let address = format!("127.0.0.1:{}", site.registry);
         eventually_within(Duration::from_secs(30), "the registry listens", || {
             std::net::TcpStream::connect(&address).ok()
         });
         site
+    }
+
+    /// Starts the container engine.
+    fn engine(&self) -> Running {
+        let (store, run, socket) = (self.text("store"), self.text("run"), self.socket());
+        let address = format!("unix://{}", socket.display());
+        let _ = fs::remove_file(&socket);
+        let service = ["system", "service", "-t", "0", &address];
+        let words = [&["--root", &store, "--runroot", &run][..], &service].concat();
+        let service = self.runner("podman").start(&words);
+        eventually_within(Duration::from_secs(30), "the container engine listens", || {
+            socket.exists().then_some(())
+        });
+        service
+    }
+
+    /// Kills the container engine and starts it again after a while; its containers run on.
+    pub fn restart_engine(&mut self, away: Duration) {
+        self.processes[1].signal(Signal::KILL);
+        std::thread::sleep(away);
+        self.processes[1] = self.engine();
     }
 
     /// Makes an authority and the registry's certificate; returns the registry's settings for it.

@@ -188,6 +188,22 @@ fn envloop_a_container_goes_on_while_the_server_is_away() {
 }
 
 #[test]
+fn envloop_the_log_says_that_the_container_engine_was_away() {
+    let mut site = Site::new("h100:1");
+    let command = "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; exit 5";
+    let id = site.submit(&json!({ "spec": site.spec(1, command) }));
+    eventually_within(LONG, "the program runs", || {
+        lines(&site, &id).contains(&"line 3".to_owned()).then_some(())
+    });
+    site.containers.restart_engine(Duration::from_millis(500));
+    let job = site.wait(&id);
+    assert_eq!(job["training"]["trials"][0]["exit_code"], 5, "{job}");
+    let log = site.ours(&["job", "log", &id, "--tail", "500"]).expect_code(0);
+    assert!(log.stdout.contains("程序的输出断开了"), "{log}");
+    assert_eq!(site.containers.containers().trim(), "");
+}
+
+#[test]
 fn envloop_sixteen_trials_on_three_gpus_run_three_at_a_time_in_order() {
     let site = Site::new("h100:3");
     site.wait(&site.submit(&json!({ "spec": site.spec(1, "true") })));

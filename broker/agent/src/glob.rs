@@ -9,6 +9,24 @@ pub fn matches(pattern: &str, path: &str) -> bool {
     !pattern.is_empty() && parts(&pattern, &path)
 }
 
+/// Whether something below a folder, or the folder itself, can fit a pattern.
+pub(crate) fn reaches(pattern: &str, folder: &str) -> bool {
+    let mut pattern = pattern.split('/').filter(|part| !part.is_empty()).peekable();
+    if pattern.peek().is_none() {
+        return false;
+    }
+    let below = folder.split('/').filter(|part| !part.is_empty());
+    for (wanted, name) in pattern.zip(below) {
+        if wanted == "**" {
+            return true;
+        }
+        if !part(wanted, name) {
+            return false;
+        }
+    }
+    true
+}
+
 fn parts(pattern: &[&str], path: &[&str]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         // What the pattern names, or something in it.
@@ -81,6 +99,22 @@ mod tests {
             ("日*", "日志", true),
         ] {
             assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+        for (pattern, folder, may) in [
+            ("outputs/**", "outputs", true),
+            ("outputs/**", "outputs/a/b", true),
+            ("outputs/**", "other", false),
+            ("outputs/*/a.json", "outputs", true),
+            ("outputs/*/a.json", "outputs/run", true),
+            ("outputs", "outputs/run", true),
+            ("a/**/b", "a/x/y", true),
+            ("**/*.json", "any", true),
+            ("out*", "outputs", true),
+            ("out*/a", "in", false),
+            ("any", "", true),
+            ("", "any", false),
+        ] {
+            assert_eq!(reaches(pattern, folder), may, "{pattern} {folder}");
         }
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
         assert!(!is_portable("a\\b") && !is_portable("c:x") && !is_portable("a\nb"));

@@ -10,6 +10,16 @@ pub(crate) fn log_broken_off() -> &'static str {
     "[runwhere] 节点程序中断过,中断时还没有读到的输出没有保存\n"
 }
 
+/// The container engine was away while the container ran; or the program has closed its output.
+pub(crate) fn output_broken_off() -> &'static str {
+    "[runwhere] 程序的输出断开了(容器引擎中断过,或程序自己关闭了输出),此后的输出没有保存\n"
+}
+
+/// How a program ended that is said to have failed, and no code tells more.
+pub(crate) fn exit_unknown(reason: &str) -> String {
+    format!("[runwhere] 程序的退出码未知:{reason}\n")
+}
+
 /// What the cap or a full disk has cost.
 pub(crate) fn log_dropped(bytes: u64) -> String {
     format!("[runwhere] 有 {bytes} 字节的输出没有保存\n")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerStateStatusEnum, HostConfig};
+use bollard::models::{ContainerCreateBody, ContainerStateStatusEnum as Status, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptions,
@@ -238,7 +238,13 @@ impl Engine {
                 }
             };
             failing = None;
-            if state.running != Some(true)
+            // Podman makes an ended program anew for whoever attaches to it, and forgets its code.
+            let over = !matches!(state.status, Some(Status::CREATED));
+            if !over && state.finished_at.as_deref().is_some_and(|at| !at.starts_with("0001-")) {
+                return Err("the container engine has forgotten how the program ended".to_owned());
+            }
+            if over
+                && state.running != Some(true)
                 && let Some(code) = state.exit_code
                 && state.finished_at.is_some()
             {
@@ -250,10 +256,8 @@ impl Engine {
                     _ if lost >= CODE_TRIES => return Ok(code),
                     _ => lost += 1,
                 }
-                tokio::time::sleep(ASK_PAUSE).await;
-            } else if answered.is_none() {
-                tokio::time::sleep(ASK_PAUSE).await;
             }
+            tokio::time::sleep(ASK_PAUSE).await;
         }
     }
 
@@ -308,7 +312,7 @@ impl Engine {
         match self.docker.inspect_container(&self.name, None).await {
             Ok(seen) => {
                 let state = seen.state.unwrap_or_default();
-                let ended = state.status == Some(ContainerStateStatusEnum::EXITED);
+                let ended = state.status == Some(Status::EXITED);
                 Ok((ended || state.running == Some(true)).then_some(!ended))
             }
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),

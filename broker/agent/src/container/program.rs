@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use bollard::container::LogOutput;
+use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, Mount, MountType};
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, KillContainerOptionsBuilder,
     StartContainerOptions,
 };
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -21,9 +23,12 @@ use super::{HOME, RUNNER, WORK};
 use crate::program::Exit;
 use crate::protocol::{DropTo, LogStream, RunnerTask};
 use crate::spool::Input;
+use crate::texts;
 use crate::workfolder::Folders;
 
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long after the end of its output a program's own end is known, at most.
+const SETTLE: Duration = Duration::from_secs(2);
 const MIB: u64 = 1 << 20;
 
 /// What a container is started with.
@@ -45,6 +50,7 @@ pub(crate) struct Container {
     engine: Engine,
     exit: watch::Sender<Option<Exit>>,
     output: JoinHandle<()>,
+    log: SyncSender<Input>,
 }
 
 impl Container {
@@ -73,7 +79,8 @@ impl Container {
             Some(true) => Self::listen(engine, log).await?,
             // There is nothing more to hear, but how it ended.
             Some(false) => {
-                Self { engine, exit: watch::channel(None).0, output: tokio::spawn(async {}) }
+                let output = tokio::spawn(async {});
+                Self { engine, exit: watch::channel(None).0, output, log: log.clone() }
             }
         };
         container.wait();
@@ -84,31 +91,14 @@ impl Container {
         let options =
             AttachContainerOptionsBuilder::default().stream(true).stdout(true).stderr(true).build();
         let attached = engine.docker.attach_container(engine.container(), Some(options)).await;
-        let mut streams = attached.map_err(|error| told(&error))?.output;
-        let log = log.clone();
-        let output = tokio::spawn(async move {
-            while let Some(piece) = streams.next().await {
-                let (stream, bytes) = match piece {
-                    Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
-                        (LogStream::Stdout, message)
-                    }
-                    Ok(LogOutput::StdErr { message }) => (LogStream::Stderr, message),
-                    Ok(LogOutput::StdIn { .. }) => continue,
-                    Err(error) => {
-                        tracing::warn!(reason = told(&error), "a container's output broke off");
-                        return;
-                    }
-                };
-                for piece in bytes.chunks(256 << 10) {
-                    let input = Input::Data { stream, bytes: piece.to_vec() };
-                    // The program waits while the log is behind.
-                    if tokio::task::block_in_place(|| log.send(input)).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(Self { engine, exit: watch::channel(None).0, output })
+        let streams = attached.map_err(|error| told(&error))?.output;
+        let (exit, ended) = watch::channel(None);
+        let runs = {
+            let engine = engine.clone();
+            async move { engine.runs().await }
+        };
+        let output = tokio::spawn(hear(streams, log.clone(), ended, runs));
+        Ok(Self { engine, exit, output, log: log.clone() })
     }
 
     /// Lets user code start.
@@ -122,20 +112,20 @@ impl Container {
     }
 
     fn wait(&self) {
-        let (engine, exit) = (self.engine.clone(), self.exit.clone());
-        let name = engine.container().to_owned();
+        let (engine, exit, log) = (self.engine.clone(), self.exit.clone(), self.log.clone());
         tokio::spawn(async move {
-            let ended = match engine.wait(&name).await {
-                // Below 0 the engine does not know.
-                Ok(code) => {
-                    Exit { code: i32::try_from(code).ok().filter(|code| *code >= 0), signal: None }
-                }
-                Err(reason) => {
-                    tracing::error!(reason, "cannot wait for the container");
-                    Exit { code: None, signal: None }
-                }
+            // Below 0 the engine does not know.
+            let code = match engine.wait(engine.container()).await {
+                Ok(code) => i32::try_from(code)
+                    .ok()
+                    .filter(|code| *code >= 0)
+                    .ok_or_else(|| format!("the container engine knows none, and says {code}")),
+                Err(reason) => Err(reason),
             };
-            exit.send_replace(Some(ended));
+            if let Err(reason) = &code {
+                say(&log, &texts::exit_unknown(reason));
+            }
+            exit.send_replace(Some(Exit { code: code.ok(), signal: None }));
         });
     }
 
@@ -179,6 +169,57 @@ impl Container {
         let out = self.engine.out_of_memory().await;
         out.then(|| format!("memory: the program needed more than its {limit} MiB"))
     }
+}
+
+type Streams = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
+
+/// Brings a container's output into the log. Where it breaks off before the program ends, which an
+/// engine does that is restarted while its containers run on, the log says so: nothing attaches to it
+/// again, for Podman makes a program that has ended anew for whoever comes then, and forgets its code.
+async fn hear(
+    mut streams: Streams,
+    log: SyncSender<Input>,
+    mut ended: watch::Receiver<Option<Exit>>,
+    runs: impl Future<Output = Result<Option<bool>, String>>,
+) {
+    while let Some(piece) = streams.next().await {
+        match piece {
+            Ok(piece) => {
+                if !write(&log, piece) {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(reason = told(&error), "a container's output broke off");
+                break;
+            }
+        }
+    }
+    let known = tokio::time::timeout(SETTLE, ended.wait_for(Option::is_some)).await.is_ok();
+    if !known && matches!(runs.await, Ok(Some(true)) | Err(_)) {
+        say(&log, texts::output_broken_off());
+    }
+}
+
+fn write(log: &SyncSender<Input>, piece: LogOutput) -> bool {
+    let (stream, bytes) = match piece {
+        LogOutput::StdOut { message } | LogOutput::Console { message } => {
+            (LogStream::Stdout, message)
+        }
+        LogOutput::StdErr { message } => (LogStream::Stderr, message),
+        LogOutput::StdIn { .. } => return true,
+    };
+    bytes.chunks(256 << 10).all(|piece| {
+        let input = Input::Data { stream, bytes: piece.to_vec() };
+        // The program waits while the log is behind.
+        tokio::task::block_in_place(|| log.send(input)).is_ok()
+    })
+}
+
+/// A line of the agent's. A writer that is gone loses no more than this.
+fn say(log: &SyncSender<Input>, line: &str) {
+    let input = Input::Data { stream: LogStream::System, bytes: line.as_bytes().to_vec() };
+    let _ = tokio::task::block_in_place(|| log.send(input));
 }
 
 fn body(engine: &Engine, start: &Start<'_>) -> ContainerCreateBody {
@@ -233,5 +274,47 @@ fn body(engine: &Engine, start: &Start<'_>) -> ContainerCreateBody {
         labels: Some(HashMap::from([("runwhere.lease".to_owned(), start.lease_id.to_owned())])),
         host_config: Some(host),
         ..ContainerCreateBody::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    /// What is in the log where the program's end is known `later`, and the engine says so of it.
+    async fn heard(later: Duration, runs: Result<Option<bool>, String>) -> Vec<String> {
+        let (log, lines) = mpsc::sync_channel(16);
+        let (exit, ended) = watch::channel(None);
+        let said = LogOutput::StdOut { message: "said".into() };
+        let end = async {
+            tokio::time::sleep(later).await;
+            exit.send_replace(Some(Exit { code: Some(0), signal: None }));
+        };
+        let streams = stream::iter([Ok(said)]).boxed();
+        tokio::join!(hear(streams, log, ended, std::future::ready(runs)), end);
+        let line = |input| match input {
+            Input::Data { bytes, .. } => String::from_utf8(bytes).unwrap(),
+            Input::Seal(_) => unreachable!("nobody seals it"),
+        };
+        lines.into_iter().map(line).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn output_that_breaks_off_before_the_programs_end_is_said_in_the_log() {
+        let (soon, late) = (SETTLE / 8, SETTLE * 5 / 4);
+        let away = || Err("the engine is away".to_owned());
+        let (whole, seen, running, unknown) = tokio::join!(
+            heard(soon, away()),
+            heard(late, Ok(Some(false))),
+            heard(late, Ok(Some(true))),
+            heard(late, away()),
+        );
+        assert_eq!((whole, seen), (vec!["said".to_owned()], vec!["said".to_owned()]));
+        let broken = vec!["said".to_owned(), texts::output_broken_off().to_owned()];
+        assert_eq!((running, unknown), (broken.clone(), broken));
     }
 }

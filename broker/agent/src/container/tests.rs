@@ -207,6 +207,22 @@ async fn a_busy_engine_does_not_end_a_program() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_ended_program_that_the_engine_made_anew_has_not_ended_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, serving) = engine_at(folder.path(), |line| {
+        if line.contains("/wait") {
+            return (200, r#"{"StatusCode":0}"#.to_owned());
+        }
+        // What Podman 4.3 says once somebody has attached to it.
+        (200, ended(0).replace(r#""Running""#, r#""Status":"created","Running""#))
+    })
+    .await;
+    let code = engine.wait("x").await;
+    serving.abort();
+    assert!(code.unwrap_err().contains("forgotten"));
+}
+
 #[tokio::test]
 async fn fault_27_an_image_that_cannot_be_pulled_says_why() {
     let folder = tempfile::tempdir().unwrap();

@@ -51,20 +51,14 @@ impl Collector<'_> {
     /// Collects within the bounds of the assignment and writes all of it into the journal. Time in
     /// which the broker cannot be reached does not count.
     pub(crate) async fn run(&self) {
-        let Found { files, mut skipped, cut } = self.look().await;
+        let Found { files, mut skipped, cut, left } = self.look().await;
         // A runner declares what it brings: a file among it that stays behind is a failure, while
         // links and pipes are no outputs.
         let declared = self.assignment.runner.is_some();
         let done: HashSet<&str> = self.earlier.iter().map(|(path, _)| path.as_str()).collect();
         let mut count = self.earlier.len() as u64;
         let mut bytes: u64 = self.earlier.iter().map(|(_, size)| size).sum();
-        let unusable =
-            |reason: &str| matches!(reason, "unsafe_name" | "name_not_utf8" | "unreadable");
-        let mut failed = skipped
-            .iter()
-            .find(|skipped| declared && unusable(&skipped.reason))
-            .map(|skipped| skipped.reason.clone())
-            .or_else(|| cut.map(str::to_owned));
+        let mut failed = left.filter(|_| declared).or(cut).map(str::to_owned);
         let mut note = |path: &str, reason: &str| {
             if skipped.len() < MAX_SKIPPED {
                 let (path, reason) = (path.to_owned(), reason.to_owned());

@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub(super) files: Vec<Candidate>,
     /// Why not everything was looked at or kept, where that is so.
     pub(super) cut: Option<&'static str>,
+    /// Why the first file, or folder where one may lie, that is among the wanted was left behind.
+    pub(super) left: Option<&'static str>,
     pub(super) skipped: Vec<SkippedFile>,
 }
 
@@ -101,7 +103,7 @@ impl Walk<'_> {
         while let Some((folder, depth)) = folders.pop() {
             if Instant::now() > self.until {
                 found.cut = Some("over_max_seconds");
-                self.skip(&mut found, &folder, "over_max_seconds");
+                self.skip_folder(&mut found, &folder, "over_max_seconds");
                 break;
             }
             if found.cut.is_some() && !self.leads_to_checkpoint(&folder) {
@@ -109,12 +111,12 @@ impl Walk<'_> {
             }
             for below in self.look(&folder, [&mut plain, &mut checkpoint], &mut found) {
                 if depth >= MAX_DEPTH {
-                    self.skip(&mut found, &below, "too_deep");
+                    self.skip_folder(&mut found, &below, "too_deep");
                 } else if folders.len() < bounds.files || self.leads_to_checkpoint(&below) {
                     folders.push((below, depth + 1));
                 } else {
                     found.cut = Some("too_many_files");
-                    self.skip(&mut found, &below, "too_many_files");
+                    self.skip_folder(&mut found, &below, "too_many_files");
                 }
             }
         }
@@ -132,11 +134,33 @@ impl Walk<'_> {
         self.wanted.is_none_or(|patterns| patterns.iter().any(|one| glob::matches(one, name)))
     }
 
-    fn skip(&self, found: &mut Found, path: &Path, reason: &str) {
+    /// Whether something in a folder can be wanted, or the folder itself.
+    fn leads_to_wanted(&self, folder: &str) -> bool {
+        self.wanted.is_none_or(|patterns| patterns.iter().any(|one| glob::reaches(one, folder)))
+    }
+
+    /// A file is left behind.
+    fn skip(&self, found: &mut Found, path: &Path, reason: &'static str) {
         let path = path.to_string_lossy();
-        if found.skipped.len() < MAX_SKIPPED && self.is_wanted(&path) {
-            let path = path.into_owned();
-            found.skipped.push(SkippedFile { path, reason: reason.to_owned() });
+        if self.is_wanted(&path) {
+            found.left.get_or_insert(reason);
+            Self::name(found, &path, reason);
+        }
+    }
+
+    /// A folder is left behind with all that it may hold.
+    fn skip_folder(&self, found: &mut Found, path: &Path, reason: &'static str) {
+        let path = path.to_string_lossy();
+        if self.leads_to_wanted(&path) {
+            found.left.get_or_insert(reason);
+            Self::name(found, &path, reason);
+        }
+    }
+
+    fn name(found: &mut Found, path: &str, reason: &str) {
+        if found.skipped.len() < MAX_SKIPPED {
+            let (path, reason) = (path.to_owned(), reason.to_owned());
+            found.skipped.push(SkippedFile { path, reason });
         }
     }
 
@@ -149,12 +173,12 @@ impl Walk<'_> {
     ) -> Vec<PathBuf> {
         let mut folders = Vec::new();
         let Ok(entries) = fs::read_dir(self.work.join(below)) else {
-            self.skip(found, below, "unreadable");
+            self.skip_folder(found, below, "unreadable");
             return folders;
         };
         for entry in entries {
             let Ok(entry) = entry else {
-                self.skip(found, below, "unreadable");
+                self.skip_folder(found, below, "unreadable");
                 continue;
             };
             let path = below.join(entry.file_name());
@@ -166,7 +190,10 @@ impl Walk<'_> {
                 continue;
             }
             if path.as_os_str().len() > MAX_PATH {
-                self.skip(found, &path, "path_too_long");
+                match kind.is_dir() {
+                    true => self.skip_folder(found, &path, "path_too_long"),
+                    false => self.skip(found, &path, "path_too_long"),
+                }
             } else if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_file() {
@@ -202,7 +229,12 @@ impl Walk<'_> {
                 } else {
                     "device"
                 };
-                self.skip(found, &path, reason);
+                // No file, and so nothing that was to be brought. A link may stand where a folder was
+                // to be.
+                let path = path.to_string_lossy();
+                if self.is_wanted(&path) || (kind.is_symlink() && self.leads_to_wanted(&path)) {
+                    Self::name(found, &path, reason);
+                }
             }
         }
         folders
@@ -326,6 +358,42 @@ mod tests {
         let late =
             Walk { until: Instant::now() - Duration::from_secs(1), ..look(work.path(), &none) };
         assert_eq!(late.find().cut, Some("over_max_seconds"));
+    }
+
+    #[test]
+    fn what_was_wanted_and_left_behind_is_known_however_much_is_named() {
+        let work = tempfile::tempdir().unwrap();
+        let out = work.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let none = Originals::new();
+        let found = |pattern: &str| {
+            let declared = [pattern.to_owned()];
+            let found = Walk { wanted: Some(&declared), ..look(work.path(), &none) }.find();
+            let named = found.skipped.first().map(|file| (file.path.clone(), file.reason.clone()));
+            (found.left, found.skipped.len(), named)
+        };
+        for n in 0..=MAX_SKIPPED {
+            std::os::unix::fs::symlink("/nowhere", out.join(n.to_string())).unwrap();
+        }
+        assert_eq!((found("out/**").0, found("out/**").1), (None, MAX_SKIPPED));
+        fs::write(out.join("a\\b"), "").unwrap();
+        assert_eq!((found("out/**").0, found("out/**").1), (Some("unsafe_name"), MAX_SKIPPED));
+        assert_eq!(found("other/**"), (None, 0, None));
+        // Where a folder of outputs was to be.
+        fs::remove_dir_all(&out).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &out).unwrap();
+        let link = Some(("out".to_owned(), "symlink".to_owned()));
+        assert_eq!(found("out/**"), (None, 1, link.clone()));
+        assert_eq!(found("out/*.bin"), (None, 1, link));
+        assert_eq!(found("outer/*.bin"), (None, 0, None));
+        fs::remove_file(&out).unwrap();
+        // What lies too deep can be any file.
+        nest(work.path(), "d", MAX_DEPTH + 2, &[]);
+        assert_eq!(found("d/**/model.bin").0, Some("too_deep"));
+        assert_eq!(found("e/**/model.bin").0, None);
+        let long = "x".repeat(255);
+        nest(work.path(), &long, 13, &[]);
+        assert_eq!(found("x*/**").0, Some("path_too_long"));
     }
 
     #[test]

@@ -177,8 +177,8 @@ pub struct SkippedFile {
     /// Relative to the work folder; replacement characters where it is not UTF-8.
     pub path: String,
     /// `symlink`, `socket`, `fifo`, `device`, `sparse`, `changed_while_read`, `unreadable`,
-    /// `name_not_utf8`, `unsafe_name`, `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or
-    /// `not_uploaded`.
+    /// `name_not_utf8`, `unsafe_name`, `path_too_long`, `too_deep`, `too_many_files`,
+    /// `outside_work_folder`, `over_max_bytes`, `over_max_seconds` or `not_uploaded`.
     pub reason: String,
 }
 
