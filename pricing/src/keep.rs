@@ -225,7 +225,10 @@ impl PriceFolder {
     /// What others wrote since this process last read or wrote the present state.
     pub(crate) fn news(&self) -> io::Result<Option<News>> {
         let written = self.written();
-        let Some((state, around)) = self.current()? else { return Ok(None) };
+        let Some((state, around)) = self.current()? else {
+            self.seen().written = written;
+            return Ok(None);
+        };
         let (new, sources) = {
             let seen = self.seen();
             let is_new = |held: &&Held| seen.shards.get(&held.provider) != Some(*held);

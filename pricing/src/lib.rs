@@ -52,7 +52,7 @@ pub use keep::PriceFolder;
 pub use listing::Listed;
 pub use quote::{Policy, Query, Quote, Recommended, Rejection, TaskType};
 pub use reason::{Reason, Tag};
-pub use refresh::{Outcome, Quarantined, RefreshError, Refresher, SourceStatus};
+pub use refresh::{Outcome, Quarantined, RefreshError, Refresher, SourceStatus, Waiting};
 pub use request::{ListRequest, MOST_HOURS, Problem, RequestError};
 pub use resolve::ResolveError;
 pub use rows::{

@@ -18,7 +18,7 @@ use crate::history::Change;
 use crate::keep::{CURRENT, Kept, PriceFolder};
 use crate::listing::Wanted;
 use crate::quote::{Query, Quote};
-use crate::refresh::SourceState;
+use crate::refresh::{SourceState, Waiting};
 use crate::request::{ListRequest, MAX_LIMIT, Problem, RequestError};
 use crate::resolve::ResolveError;
 use crate::rows::{OfferPage, OfferRow, QuoteReply, RecommendationRow, SummaryReply};
@@ -123,6 +123,11 @@ impl PriceService {
     /// What the folder held at the start and could not be read: providers, or what was wrong with it all.
     pub fn damaged(&self) -> &[String] {
         &self.damaged
+    }
+
+    /// Prices that waited for a decision when the folder was read.
+    pub fn kept_waiting(&self) -> Vec<Waiting> {
+        Waiting::all(&self.kept_sources)
     }
 
     pub(crate) fn kept_sources(&self) -> BTreeMap<ProviderId, SourceState> {

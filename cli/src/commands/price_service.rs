@@ -17,7 +17,7 @@ use super::ids::Ceiling;
 use super::price::{bundled, client, strictly, whole, words};
 use super::price_ceiling::convert;
 use super::run::Interrupts;
-use crate::api::{Repeat, View, query_value};
+use crate::api::{Client, Repeat, View, query_value};
 use crate::args::{
     PriceDiffArgs, PriceExplainArgs, PriceFxArgs, PriceHistoryArgs, PriceImportArgs,
     PriceRefreshArgs, PriceServeArgs, PriceSourcesArgs,
@@ -63,11 +63,17 @@ pub(super) fn explain(args: &PriceExplainArgs, settings: &Settings, printer: &Pr
 /// Shows how the sources stand.
 pub(super) fn sources(args: &PriceSourcesArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let answer = match client(settings, printer) {
-        Some(client) => block_on(async { Ok(client.get("/api/v1/prices/sources").await?) })?,
+        Some(client) => {
+            let mut answer: Value =
+                block_on(async { Ok(client.get("/api/v1/prices/sources").await?) })?;
+            add_waiting(&client, settings, "items", &mut answer);
+            answer
+        }
         None => bundled(settings, printer)?.sources()?,
     };
     let items = View(&answer).list("items");
     show_sources(items, printer);
+    show_waiting(&answer, printer);
     printer.json(&answer);
     strictly(args.strict, &troubled(items))
 }
@@ -116,6 +122,33 @@ fn show_sources(items: &[Value], printer: &Printer) {
             names.map_or_else(Vec::new, |n| n.keys().map(String::as_str).collect());
         if let (Some(provider), false) = (item.text("provider"), names.is_empty()) {
             printer.note(&texts::price_unmapped(provider, names.join(", ")));
+        }
+    }
+}
+
+/// Asks a server which prices wait for a decision, where some do and there is a token that may see them.
+fn add_waiting(client: &Client, settings: &Settings, sources: &str, answer: &mut Value) {
+    let waits = |item: &Value| View(item).integer("quarantined").is_some_and(|count| count > 0);
+    if settings.token().is_some() && View(answer).list(sources).iter().any(waits) {
+        let waiting: Outcome<Value> =
+            block_on(async { Ok(client.get("/api/v1/prices/quarantine").await?) });
+        // Older servers do not tell.
+        if let Some(items) = waiting.ok().as_ref().and_then(|waiting| View(waiting).get("items")) {
+            answer["quarantine"] = items.clone();
+        }
+    }
+}
+
+/// Says which prices wait for a decision, and what decides.
+fn show_waiting(answer: &Value, printer: &Printer) {
+    let price = |item: View<'_>, key: &str| {
+        let price = item.at(key)?;
+        Some(format!("{} {}", price.text("amount")?, price.text("currency")?))
+    };
+    for item in View(answer).list("quarantine").iter().map(View) {
+        let told = (item.text("offer_key"), price(item, "served"), price(item, "stated"));
+        if let (Some(key), Some(served), Some(stated)) = told {
+            printer.note(&texts::price_waits(key, served, stated));
         }
     }
 }
@@ -195,7 +228,11 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
     let answer = match &local {
         None => {
             let body = provider.map_or_else(|| json!({}), |id| json!({"provider": id}));
-            post("/api/v1/prices/refresh", body)?
+            let mut answer = post("/api/v1/prices/refresh", body)?;
+            if let Some(client) = client(settings, printer) {
+                add_waiting(&client, settings, "sources", &mut answer);
+            }
+            answer
         }
         Some(prices) => block_on(prices.refresh(provider))?,
     };
@@ -208,6 +245,7 @@ pub(super) fn refresh(args: &PriceRefreshArgs, settings: &Settings, printer: &Pr
     // Those that nobody reads (bundled, imported) are for `price sources`.
     let shown: Vec<Value> = sources.iter().filter(asked_for).cloned().collect();
     show_sources(&shown, printer);
+    show_waiting(&answer, printer);
     for item in &read {
         let outcome = item.at("outcome").filter(|o| o.text("code").as_deref() == Some("not_tried"));
         let (Some(provider), Some(outcome)) = (item.text("provider"), outcome) else { continue };

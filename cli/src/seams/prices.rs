@@ -183,7 +183,14 @@ impl LocalPrices {
     /// # Errors
     /// None that a user could see.
     pub fn sources(&self) -> Outcome<Value> {
-        Ok(json!({"items": json(&self.refresher.status())?}))
+        let mut status = self.refresher.status();
+        // Nothing is read here, so no source is set up: what waits is what the last reading left.
+        let waiting = self.service().kept_waiting();
+        for source in &mut status {
+            let of = waiting.iter().filter(|price| price.provider == source.provider);
+            source.quarantined = of.count();
+        }
+        Ok(json!({"items": json(&status)?, "quarantine": json(&waiting)?}))
     }
 
     /// As `GET /api/v1/offers`.
@@ -288,7 +295,10 @@ impl LocalPrices {
         for (provider, outcome) in &outcomes {
             items.push(json!({"provider": provider, "outcome": json(outcome)?}));
         }
-        Ok(json!({"items": items, "sources": json(&self.refresher.status())?}))
+        Ok(json!({
+            "items": items, "sources": json(&self.refresher.status())?,
+            "quarantine": json(&self.refresher.waiting())?,
+        }))
     }
 
     /// As `GET /api/v1/prices/changes`, newest first.

@@ -191,6 +191,8 @@ texts! {
     price_import_rest(rejected, without) "{rejected} 行无法使用，{without} 行没有 GPU" "{rejected} rows cannot be used, {without} rows have no GPU";
     /// Empty import.
     price_import_nothing() "文件里没有可用的价格，原有价格不变" "Nothing in the file can be used; the prices stay as they are";
+    /// A price that waits for a decision.
+    price_waits(key, served, stated) "待确认：{key} 现用 {served}，来源改为 {stated}（price refresh --accept 或 --reject）" "Waits for a decision: {key} at {served}, now stated as {stated} (price refresh --accept or --reject)";
     /// Kept prices that cannot be read.
     price_damaged(what) "保存的价格无法读取，未列出：{what}；请重新导入或刷新" "Kept prices cannot be read and are left out: {what}; import or refresh them again";
     /// The folder takes nothing.

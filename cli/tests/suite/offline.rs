@@ -126,6 +126,30 @@ fn completions_exist_for_each_shell() {
 }
 
 #[test]
+fn a_price_that_waits_for_a_decision_is_named() {
+    let user = User::new(None);
+    user.write("a.csv", "provider,billing_model,instance_type,gpu_name,gpu_count,currency,price_per_hour\nvast,spot,t,H100,1,USD,2\n");
+    user.run(&["price", "import", "a.csv"]).expect(0);
+    let current = user.home().join(".runwhere/prices/current.json");
+    let mut kept: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&current).unwrap()).unwrap();
+    let price = |amount: &str| serde_json::json!({"amount": amount, "currency": "USD"});
+    kept["sources"]["vast"] = serde_json::json!({"quarantine": {"vast/-/-/spot/t": {
+        "last": price("2"), "new": price("0.02"), "since": "2026-11-30T10:00:00Z", "readings": 3,
+    }}});
+    std::fs::write(&current, kept.to_string()).unwrap();
+    let done = user.run(&["--json", "price", "sources"]).expect(0).json();
+    assert_eq!(done["quarantine"][0]["offer_key"], "vast/-/-/spot/t");
+    let vast = done["items"].as_array().unwrap().iter().find(|item| item["provider"] == "vast");
+    assert_eq!(vast.unwrap()["quarantined"], 1);
+    let said = user.run(&["price", "sources"]).expect(0).stderr;
+    assert!(said.contains("vast/-/-/spot/t 现用 2 USD，来源改为 0.02 USD"), "{said}");
+    user.run(&["price", "refresh", "--accept", "vast/-/-/spot/t"]).expect(0);
+    let done = user.run(&["--json", "price", "sources"]).expect(0).json();
+    assert_eq!(done["quarantine"], serde_json::json!([]));
+}
+
+#[test]
 fn a_price_service_ends_though_a_caller_never_finishes_its_request() {
     let user = User::new(None);
     let arguments = ["--json", "price", "serve", "--listen", "127.0.0.1:0", "--offline"];

@@ -308,16 +308,7 @@ async fn quarantine(
         let (zh, en) = ("需要登录", "this needs a token");
         return refuse(StatusCode::UNAUTHORIZED, lang_of(&headers), zh, en, json!({}));
     }
-    let waiting = served.refresher.as_ref().map_or_else(Vec::new, |r| r.quarantine());
-    let items: Vec<Value> = waiting
-        .into_iter()
-        .map(|(provider, key, price)| {
-            json!({
-                "provider": provider, "offer_key": key, "served": price.last, "stated": price.new,
-                "since": price.since, "readings": price.readings,
-            })
-        })
-        .collect();
+    let items = served.refresher.as_ref().map_or_else(Vec::new, |refresher| refresher.waiting());
     Json(json!({"items": items})).into_response()
 }
 

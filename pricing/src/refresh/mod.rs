@@ -12,4 +12,4 @@ mod state;
 
 pub use runner::{Outcome, RefreshError, Refresher};
 pub use stage::{JUMP, Staged, stage};
-pub use state::{NotDue, Quarantined, SourceState, SourceStatus, Verdict};
+pub use state::{NotDue, Quarantined, SourceState, SourceStatus, Verdict, Waiting};

@@ -13,7 +13,7 @@ use runwhere_providers::OfferSource;
 use serde::Serialize;
 
 use super::desk::Desk;
-use super::state::{NotDue, SourceState, SourceStatus, Verdict};
+use super::state::{NotDue, SourceState, SourceStatus, Verdict, Waiting};
 use crate::catalogue::Trouble;
 use crate::service::PriceService;
 use crate::shard::{Limits, Shard};
@@ -227,6 +227,11 @@ impl Refresher {
                 status(provider, state, shard, catalogue.troubles(), now)
             })
             .collect()
+    }
+
+    /// Prices that wait for a decision, as they are answered.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        Waiting::all(&self.states())
     }
 
     /// Prices that wait for a decision.

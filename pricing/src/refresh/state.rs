@@ -21,6 +21,41 @@ pub struct Quarantined {
     pub readings: u32,
 }
 
+/// A quarantined price, with whose it is.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Waiting {
+    /// Provider.
+    pub provider: ProviderId,
+    /// Offer.
+    pub offer_key: OfferKey,
+    /// What is served.
+    pub served: HourlyPrice,
+    /// What the source says.
+    pub stated: HourlyPrice,
+    /// Since when.
+    pub since: Timestamp,
+    /// In how many readings.
+    pub readings: u32,
+}
+
+impl Waiting {
+    /// All of some sources.
+    pub(crate) fn all(states: &BTreeMap<ProviderId, SourceState>) -> Vec<Self> {
+        let of = |(provider, state): (&ProviderId, &SourceState)| {
+            let waiting = state.quarantine.iter().map(|(key, price)| Self {
+                provider: provider.clone(),
+                offer_key: key.clone(),
+                served: price.last,
+                stated: price.new,
+                since: price.since,
+                readings: price.readings,
+            });
+            waiting.collect::<Vec<_>>()
+        };
+        states.iter().flat_map(of).collect()
+    }
+}
+
 /// What an operator decided about a price.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
