@@ -296,6 +296,14 @@ fn envloop_refusals_have_their_codes_and_take_nothing() {
         let told = site.ours(&["--lang", lang, "job", "get", "job-00000000"]).expect_code(1);
         assert!(told.stderr.contains(words), "{told}");
     }
+    // What could be asked for instead is named.
+    let (runner, image) = (site.runner(), site.containers.image());
+    for (model, number, words) in [("A100", "1", "a100-80g"), ("H100", "3", "1、2")] {
+        let what = ["--runner", &runner, "--docker", &image, "--gpu-type", model, "--gpu", number];
+        let line = [&["--lang", "zh", "job", "submit"][..], &what].concat();
+        let told = site.ours(&line).expect_code(1);
+        assert!(told.stderr.contains(words), "{told}");
+    }
 
     // Permissions come first, and a revoked key ends everything.
     let key = site.new_key(&["--scope", "job.read,runner.read"]);

@@ -291,6 +291,25 @@ fn a_program_that_passes_a_limit_ends_with_the_limit() {
 }
 
 #[test]
+fn a_stop_while_it_collects_does_not_hold_the_node_longer() {
+    let collected = |stop: bool| {
+        let mut world = World::new();
+        world.run_to_ready();
+        world.connected = true;
+        world.agent(&exited(0, ExitCause::Program)).unwrap();
+        let begun = world.now;
+        world.advance(9 * MINUTE);
+        if stop {
+            world.stop();
+        }
+        world.run_until(HOUR, |w| w.unit.trial.state != TrialState::Collecting);
+        assert_eq!(world.unit.trial.state, TrialState::Succeeded, "the program's own end stays");
+        world.now.duration_since(begun)
+    };
+    assert_eq!(collected(true), collected(false));
+}
+
+#[test]
 fn stop_time_limit_and_the_programs_own_end() {
     // The program's own end wins over a stop that came while it was collected.
     let mut world = World::new();

@@ -2,8 +2,8 @@
 
 use runwhere_engine::{FxRate, UsedRate};
 use runwhere_model::{
-    Bootstrapping, Currency, Deadman, GpuCount, GpuModel, HourlyPrice, Offer, OfferCode, OfferKey,
-    Stock,
+    Bootstrapping, Currency, Deadman, GpuCount, GpuModel, GpuModelId, HourlyPrice, Lang, Offer,
+    OfferCode, OfferKey, Stock,
 };
 use runwhere_providers::Registry;
 use rust_decimal::{Decimal, RoundingStrategy};
@@ -138,14 +138,8 @@ fn list_hint() -> Words {
 /// The refusal of the documents for a GPU name that nothing can be chosen for.
 fn unresolvable(terms: &Terms<'_>, text: &str) -> Refusal {
     let shown: String = text.chars().filter(|c| !c.is_control()).take(64).collect();
-    let near: Vec<&str> = terms.prices.suggest(text).into_iter().map(|id| id.as_str()).collect();
-    let (zh, en) = match near.is_empty() {
-        true => (String::new(), String::new()),
-        false => (
-            format!("；相近的型号：{}", near.join("、")),
-            format!("; did you mean {}", near.join(", ")),
-        ),
-    };
+    let near = similar_models(terms.prices, text);
+    let (zh, en) = (near.say(Lang::Zh), near.say(Lang::En));
     invalid(
         Words::new(
             format!("无法为 gpuType='{shown}' 自动选机（未知型号或比价服务暂不可达）"),
@@ -164,6 +158,31 @@ fn unresolvable(terms: &Terms<'_>, text: &str) -> Refusal {
     )
 }
 
+/// What a model that is unknown may have meant, to follow a sentence; empty where nothing is like it.
+pub(crate) fn similar_models(prices: &dyn Prices, text: &str) -> Words {
+    let near: Vec<&str> = prices.suggest(text).into_iter().map(|id| id.as_str()).collect();
+    match near.is_empty() {
+        true => Words::new("", ""),
+        false => Words::new(
+            format!("；相近的型号：{}", near.join("、")),
+            format!("; did you mean {}", near.join(", ")),
+        ),
+    }
+}
+
+/// The numbers of GPUs on one node with which a model has offers that are `good`.
+pub(crate) fn counts_of(
+    prices: &dyn Prices,
+    model: GpuModelId,
+    good: impl Fn(&Offer) -> bool,
+) -> Vec<String> {
+    (1..=MOST_GPUS)
+        .filter_map(GpuCount::whole)
+        .filter(|count| prices.best(model, *count).iter().any(&good))
+        .map(|count| count.to_string())
+        .collect()
+}
+
 fn by_model(terms: &Terms<'_>, text: &str, gpus: GpuCount) -> Result<Offer, Refusal> {
     let Some(model) = GpuModel::resolve(text) else { return Err(unresolvable(terms, text)) };
     let offers = terms.prices.best(model.id, gpus);
@@ -172,11 +191,7 @@ fn by_model(terms: &Terms<'_>, text: &str, gpus: GpuCount) -> Result<Offer, Refu
 
 /// The refusal for a known model that nobody offers with this number of GPUs.
 fn no_such_count(terms: &Terms<'_>, text: &str, model: &GpuModel, gpus: GpuCount) -> Refusal {
-    let offered: Vec<String> = (1..=MOST_GPUS)
-        .filter_map(GpuCount::whole)
-        .filter(|count| !terms.prices.best(model.id, *count).is_empty())
-        .map(|count| count.to_string())
-        .collect();
+    let offered = counts_of(terms.prices, model.id, |_| true);
     if offered.is_empty() {
         return unresolvable(terms, text);
     }

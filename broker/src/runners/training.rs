@@ -21,6 +21,7 @@ use super::request::{Request, Resources, TrialRequest};
 use crate::accounts::Caller;
 use crate::api::text::{Words, words};
 use crate::driver::Core;
+use crate::jobs::{counts_of, similar_models};
 use crate::ports::Room;
 use crate::store::{JobQuery, JobView, Row, StoreError, Transition};
 
@@ -241,8 +242,10 @@ impl Training {
         })?;
         let shown: String =
             text.chars().filter(|c| !c.is_control() && !"[]".contains(*c)).take(64).collect();
+        let prices = &*self.core.parts.prices;
         let model = GpuModel::resolve(text).ok_or_else(|| {
-            refused(words!("未知的 GPU 型号 {shown}", "{shown} is not a known GPU model"))
+            let why = words!("未知的 GPU 型号 {shown}", "{shown} is not a known GPU model");
+            refused(why.then(&similar_models(prices, text)))
         })?;
         let number = wanted.gpus.unwrap_or(1);
         let gpus = GpuCount::whole(number).ok_or_else(|| {
@@ -254,18 +257,29 @@ impl Training {
                 "{number} GPUs are more than the project may ever use"
             )));
         }
-        let offers = self.core.parts.prices.best(model.id, gpus);
+        let offers = prices.best(model.id, gpus);
+        // What could be asked for instead.
+        let launchable = || {
+            let registry = &self.core.parts.registry;
+            let counts = counts_of(prices, model.id, |offer| {
+                offer.launchable && registry.get(&offer.key.provider).is_some()
+            });
+            match counts.is_empty() {
+                true => Words::new("", ""),
+                false => Words::new(
+                    format!("；现在能启动的张数：{}", counts.join("、")),
+                    format!("; it can be launched with {}", counts.join(", ")),
+                ),
+            }
+        };
         if offers.is_empty() {
-            return Err(refused(words!(
+            let why = words!(
                 "没有在单个节点上提供 {number} x {shown} 的报价",
                 "nothing offers {number} x {shown} on one node"
-            )));
+            );
+            return Err(refused(why.then(&launchable())));
         }
-        let mut reason = refused(words!(
-            "没有已连接的账号能在单个节点上启动 {number} x {shown}；请连接账号或选择其他硬件",
-            "no connected account can launch {number} x {shown} on one node; connect one or choose \
-             other hardware"
-        ));
+        let mut reason = None;
         for offer in offers {
             let Some(provider) = self.core.parts.registry.get(&offer.key.provider) else {
                 continue;
@@ -277,18 +291,18 @@ impl Training {
             let own_machine = capabilities.bootstrapping == Bootstrapping::Direct;
             if capabilities.deadman == Deadman::None && !own_machine && !project.consents_no_deadman
             {
-                reason = refused(words!(
+                reason = Some(refused(words!(
                     "本服务器离线时 {provider} 不会结束节点；须先由项目同意",
                     "{provider} ends no node while this server is gone; the project must consent first",
                     provider = offer.key.provider
-                ));
+                )));
                 continue;
             }
             if capabilities.needs_public_url && !self.reachable {
-                reason = refused(words!(
+                reason = Some(refused(words!(
                     "节点无法连接本服务器；请用 --public-url 启动服务器",
                     "nodes could not reach this server; start it with --public-url"
-                ));
+                )));
                 continue;
             }
             match offer.price.state.known() {
@@ -296,11 +310,18 @@ impl Training {
                 None => {
                     let key = &offer.key;
                     let why = words!("{key} 的价格未知", "the price of {key} is unknown");
-                    reason = Refused::new(Code::PriceMissing, why).at("spec.resources");
+                    reason = Some(Refused::new(Code::PriceMissing, why).at("spec.resources"));
                 }
             }
         }
-        Err(reason)
+        Err(reason.unwrap_or_else(|| {
+            let why = words!(
+                "没有已连接的账号能在单个节点上启动 {number} x {shown}；请连接账号或选择其他硬件",
+                "no connected account can launch {number} x {shown} on one node; connect one or \
+                 choose other hardware"
+            );
+            refused(why.then(&launchable()))
+        }))
     }
 
     async fn capacity(

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Submit and manage jobs of published runners.
 #[derive(Debug, Parser)]
-#[command(name = "el", version, arg_required_else_help = true)]
+#[command(name = "el", version, disable_help_subcommand = true, arg_required_else_help = true)]
 pub(super) struct Cli {
     /// Language of texts
     #[arg(long, global = true, value_name = "zh|en", value_parser = ["zh", "en"])]

@@ -18,6 +18,7 @@ use super::follow::print_line;
 use super::{content, download, follow, git, help, submit};
 use crate::settings::Env;
 use crate::table;
+use crate::terminal;
 use crate::texts::el as texts;
 
 pub(super) async fn dispatch(command: Command, env: &Env, lang: Lang) -> Outcome {
@@ -136,6 +137,8 @@ async fn submit(client: &Client, args: &Submit, lang: Lang) -> Outcome {
         return shown(reply);
     }
     let job = reply["job_id"].as_str().unwrap_or_default().to_owned();
+    // However the wait ends, the job can be found again.
+    eprintln!("{}", texts::waiting(terminal::one_line(&job)).get(lang));
     loop {
         let now = client.get(&format!("/v1/jobs/{}", encoded(&job))).await?;
         if matches!(now["status"].as_str(), Some("completed" | "failed" | "cancelled")) {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::Submit;
 use super::failure::{ElFailure, Outcome};
+use crate::seams::task::request_file;
 use crate::texts::el as texts;
 
 /// Makes the request; it always has a request id, so that an uncertain submit can be repeated.
@@ -17,10 +18,9 @@ pub(super) fn request(args: &Submit) -> Outcome<Value> {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 ElFailure::local("FILE_ERROR", texts::file_failed(path.display(), error))
             })?;
-            let value: Value = serde_json::from_str(&text).map_err(|error| {
-                let why = texts::file_not_json(path.display(), error.line(), error.column());
-                ElFailure::local("INVALID_JSON", why)
-            })?;
+            // Of a key that is there twice the server would see one.
+            let value = request_file(path, text.as_bytes())
+                .map_err(|why| ElFailure::local("INVALID_JSON", why))?;
             let Value::Object(mut request) = value else {
                 let why = texts::file_not_object(path.display());
                 return Err(ElFailure::local("INVALID_JSON", why));
@@ -163,6 +163,7 @@ mod tests {
 
     use super::super::args::{Cli, Command, Job};
     use super::*;
+    use crate::texts::Lang;
 
     fn made(words: &[&str]) -> Result<Value, ElFailure> {
         let whole = ["el", "job", "submit"].iter().chain(words);
@@ -237,6 +238,17 @@ mod tests {
         assert!(
             Cli::try_parse_from(["el", "job", "submit", "--spec", path, "--trials", "2"]).is_err()
         );
+    }
+
+    #[test]
+    fn a_file_that_names_a_key_twice_is_not_sent_with_one_of_the_two() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = r#"{ "spec": { "runner": "x/y@1", "resources": { "gpus": 1, "gpus": 8 } } }"#;
+        std::fs::write(file.path(), text).unwrap();
+        let path = file.path().to_str().unwrap();
+        let refused = made(&["--spec", path]).unwrap_err();
+        let told = refused.message.get(Lang::En);
+        assert!(told.starts_with(path) && told.contains("`gpus` is there twice"), "{told}");
     }
 
     #[test]

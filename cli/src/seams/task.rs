@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use runwhere_broker::runners::parse_strict;
 use runwhere_broker::task::{
     ExplainedField, GpuSku, MAX_FILE_BYTES, TaskError, TaskErrors, TaskFile,
 };
@@ -21,6 +22,21 @@ pub struct Task {
     /// Its text, as it is sent.
     pub yaml: String,
     file: TaskFile,
+}
+
+/// The content of a request file, read as strictly as the server does: of a key that is there twice
+/// it would see one.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn request_file(path: &Path, text: &[u8]) -> Result<Value, Text> {
+    parse_strict(text).map_err(|fault| {
+        let (words, path) = (fault.words(), path.display());
+        Text::new(
+            format!("{path}：{}", words.say(Lang::Zh)),
+            format!("{path}: {}", words.say(Lang::En)),
+        )
+    })
 }
 
 /// Which offer a task asks for.

@@ -5,6 +5,8 @@ use super::macros::texts;
 texts! {
     /// Before a submit is sent.
     request_id(id) "request id：{id}（结果不确定时，以同一 id 和相同输入重试）" "request id: {id} (repeat with it and the same input where the result is uncertain)";
+    /// `job submit --wait`, once it is accepted.
+    waiting(id) "任务 {id} 已接受，等待结束（Ctrl-C 只停止等待；el job stop {id} 停止任务）" "job {id} is accepted; waiting for its end (Ctrl-C ends only the wait, el job stop {id} the job)";
     /// No connection.
     unreachable(reason) "无法连接服务器：{reason}" "the server cannot be reached: {reason}";
     /// An answer that is none of ours.
@@ -91,8 +93,6 @@ texts! {
     approval_address() "批准的对象是一个 plugin：envloop://plugins/namespace/name@版本" "an approval is of one plugin: envloop://plugins/namespace/name@revision";
     /// `job submit`.
     train_only() "--type：只支持 train" "--type: only train is served";
-    /// `job submit`.
-    file_not_json(path, line, column) "{path}：第 {line} 行第 {column} 列不是 JSON" "{path}: not JSON at line {line}, column {column}";
     /// `job submit`.
     file_not_object(path) "{path} 必须是一个 JSON 对象" "{path} must hold one JSON object";
     /// `job submit`.

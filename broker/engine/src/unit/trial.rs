@@ -219,12 +219,13 @@ impl Work<'_> {
         let from = |at: Timestamp, span| Some(add(at.max(self.context.started_at), span));
         let slack = policy.agent_silence * 4;
         match (self.trial.state, self.trial.desired_at) {
-            (TrialState::Preparing | TrialState::Running | TrialState::Collecting, Some(at)) => {
+            // Whatever else is wanted meanwhile: a stop must not hold the node longer than none.
+            (TrialState::Collecting, _) => from(self.trial.since, policy.collect_limit + slack),
+            (TrialState::Preparing | TrialState::Running, Some(at)) => {
                 from(at, policy.stop_grace + policy.collect_limit + slack)
             }
             (TrialState::Preparing, None) => from(self.trial.since, policy.prepare_limit),
             (TrialState::Running, None) => self.run_deadline(),
-            (TrialState::Collecting, None) => from(self.trial.since, policy.collect_limit + slack),
             (_, _) => None,
         }
     }
