@@ -376,9 +376,9 @@ pub struct PriceSourcesArgs {
 pub struct PriceRefreshArgs {
     #[arg(value_name = "PROVIDER")]
     pub provider: Option<String>,
-    #[arg(long, value_name = "OFFER", conflicts_with_all = ["provider", "reject", "accept_next"])]
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["provider", "reject", "accept_next"])]
     pub accept: Option<String>,
-    #[arg(long, value_name = "OFFER", conflicts_with_all = ["provider", "accept_next"])]
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["provider", "accept_next"])]
     pub reject: Option<String>,
     #[arg(long, value_name = "PROVIDER", conflicts_with = "provider")]
     pub accept_next: Option<String>,

@@ -1,7 +1,14 @@
 //! What is asked for, as it arrives, and what is wrong with it.
 
+use std::borrow::Cow;
+
 use runwhere_model::{BillingModel, GpuCount, Lang, Stock};
 use rust_decimal::Decimal;
+
+use crate::rows::plain;
+
+/// Characters of an unknown name that are shown.
+const MOST_SHOWN: usize = 60;
 
 /// Rows per page when nothing is said; the published client asks for these.
 pub const DEFAULT_LIMIT: usize = 20;
@@ -80,8 +87,8 @@ impl Default for ListRequest {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{field}: {}", problem.text(Lang::En))]
 pub struct RequestError {
-    /// The field or parameter.
-    pub field: &'static str,
+    /// The field or parameter; where it is unknown, its name as far as it can be shown.
+    pub field: Cow<'static, str>,
     /// What is wrong with it.
     pub problem: Problem,
 }
@@ -110,6 +117,8 @@ pub enum Problem {
     OneOf(&'static str),
     /// Too large a body.
     TooLarge,
+    /// No field or parameter here: ignored, a ceiling with a typing error in its name would be no ceiling.
+    Unknown(&'static [&'static str]),
 }
 
 impl Problem {
@@ -136,6 +145,14 @@ impl Problem {
             (Self::OneOf(words), Lang::En) => format!("must be one of {words}"),
             (Self::TooLarge, Lang::Zh) => "请求体过大".to_owned(),
             (Self::TooLarge, Lang::En) => "is too large".to_owned(),
+            (Self::Unknown([]), Lang::Zh) => "未知参数，此地址不接受参数".to_owned(),
+            (Self::Unknown([]), Lang::En) => {
+                "is not known here; there are no parameters".to_owned()
+            }
+            (Self::Unknown(known), Lang::Zh) => format!("未知，可用：{}", known.join("、")),
+            (Self::Unknown(known), Lang::En) => {
+                format!("is not known here; known are {}", known.join(", "))
+            }
         }
     }
 }
@@ -143,7 +160,13 @@ impl Problem {
 impl RequestError {
     /// A mistake in a field.
     pub fn new(field: &'static str, problem: Problem) -> Self {
-        Self { field, problem }
+        Self { field: Cow::Borrowed(field), problem }
+    }
+
+    /// A name that none of the known ones is.
+    pub(crate) fn unknown(name: &str, known: &'static [&'static str]) -> Self {
+        let shown: String = plain(name).chars().take(MOST_SHOWN).collect();
+        Self { field: Cow::Owned(shown), problem: Problem::Unknown(known) }
     }
 
     /// The sentence.
@@ -153,4 +176,20 @@ impl RequestError {
             Lang::En => format!("{}: {}", self.field, self.problem.text(lang)),
         }
     }
+}
+
+/// Refuses parameters that are none of the known ones, or that stand twice: ignored, a limit would be none.
+pub(crate) fn known_once(
+    parameters: &[(String, String)],
+    known: &'static [&'static str],
+) -> Result<(), RequestError> {
+    for (at, (name, _)) in parameters.iter().enumerate() {
+        let Some(known) = known.iter().find(|known| *known == name) else {
+            return Err(RequestError::unknown(name, known));
+        };
+        if parameters[..at].iter().any(|(before, _)| before == name) {
+            return Err(RequestError::new(known, Problem::Twice));
+        }
+    }
+    Ok(())
 }

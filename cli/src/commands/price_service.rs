@@ -1,5 +1,6 @@
 //! `runwhere price` beyond comparing: one offer, sources, decisions, changes, imports, rates, serving.
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ use crate::seams::prices::{LocalPrices, Place};
 use crate::settings::Settings;
 use crate::table;
 use crate::texts::{self, Text};
+
+/// Bytes of a price file at most; a device never ends.
+const MOST_IMPORTED: u64 = 256 << 20;
 
 /// Shows all that is known of one offer.
 pub(super) fn explain(args: &PriceExplainArgs, settings: &Settings, printer: &Printer) -> Outcome {
@@ -412,9 +416,15 @@ fn not_in_the_future(observed: Option<Timestamp>, now: Timestamp) -> Outcome {
 /// Imports a price file into this machine's price folder.
 pub(super) fn import(args: &PriceImportArgs, settings: &Settings, printer: &Printer) -> Outcome {
     let path = &args.file;
-    let bytes = std::fs::read(path).map_err(|error| {
-        Failure::usage("import_read", texts::price_import_read(path.display(), error))
-    })?;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path);
+    file.and_then(|file| file.take(MOST_IMPORTED + 1).read_to_end(&mut bytes)).map_err(
+        |error| Failure::usage("import_read", texts::price_import_read(path.display(), error)),
+    )?;
+    if bytes.len() as u64 > MOST_IMPORTED {
+        let text = texts::price_import_large(path.display(), MOST_IMPORTED >> 20);
+        return Err(Failure::usage("import_large", text));
+    }
     let provider =
         args.provider.as_deref().map(ProviderId::new).transpose().map_err(|error| {
             Failure::usage("provider_invalid", texts::price_import_failed(error))

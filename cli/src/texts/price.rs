@@ -179,6 +179,8 @@ texts! {
     price_more_changes(shown, total) "显示 {shown} / {total} 条（--limit 显示更多）" "{shown} of {total} shown (--limit shows more)";
     /// File cannot be read.
     price_import_read(path, error) "无法读取 {path}（{error}）" "{path} cannot be read ({error})";
+    /// File is larger than any price file.
+    price_import_large(path, mib) "{path} 超过 {mib} MiB，不像价格文件" "{path} is larger than {mib} MiB, no price file is";
     /// Import refused.
     price_import_failed(error) "无法导入：{error}" "Cannot import: {error}";
     /// Remedy for [`price_import_failed`].

@@ -83,6 +83,8 @@ fn what_is_listed_can_be_imported_and_what_is_of_no_use_says_so() {
     user.write("empty.csv", listed.stdout.lines().next().unwrap());
     let done = user.run(&["--json", "price", "import", "empty.csv"]).expect(2);
     assert_eq!(done.error()["code"], "import_nothing");
+    let done = user.run(&["--json", "price", "import", "/dev/zero"]).expect(2);
+    assert_eq!(done.error()["code"], "import_large");
     let current = user.home().join(".runwhere/prices/current.json");
     std::fs::write(&current, "{").unwrap();
     let done = user.run(&["price", "summary"]).expect(0);

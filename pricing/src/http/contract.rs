@@ -21,7 +21,9 @@ use super::beside::beside;
 use super::richer::{has, validator};
 use crate::catalogue::Audience;
 use crate::quote::{Policy, Query, TaskType};
-use crate::request::{ListRequest, MAX_LIMIT, MAX_TOP_N, MOST_HOURS, Problem, RequestError};
+use crate::request::{
+    ListRequest, MAX_LIMIT, MAX_TOP_N, MOST_HOURS, Problem, RequestError, known_once,
+};
 use crate::rows::QuoteReply;
 use crate::service::{PriceService, with_quote};
 
@@ -198,7 +200,29 @@ pub(super) fn lang_of(headers: &HeaderMap) -> Lang {
     wanted.first().map_or(Lang::default(), |(_, lang)| *lang)
 }
 
+/// What the list can be narrowed by.
+pub(super) const FILTERS: &[&str] = &[
+    "gpu_model",
+    "gpu_count",
+    "provider",
+    "region",
+    "zone",
+    "country",
+    "billing_model",
+    "max_price",
+    "stock",
+    "min_memory_mib",
+    "max_age_seconds",
+    "fresh",
+    "is_active",
+    "launchable",
+    "all_forms",
+    "limit",
+    "offset",
+];
+
 fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestError> {
+    known_once(parameters, FILTERS)?;
     let mut request = ListRequest::default();
     for (name, value) in parameters {
         let text = || (!value.trim().is_empty()).then(|| value.trim().to_owned());
@@ -260,7 +284,7 @@ fn list_request(parameters: &[(String, String)]) -> Result<ListRequest, RequestE
             "launchable" => request.launchable_only = flag("launchable", value)?,
             "limit" => request.limit = whole("limit", 1, MAX_LIMIT)?,
             "offset" => request.offset = whole("offset", 0, u32::MAX as usize)?,
-            _ => {}
+            other => return Err(RequestError::unknown(other, FILTERS)),
         }
     }
     Ok(request)
@@ -274,8 +298,30 @@ pub(super) fn flag(field: &'static str, value: &str) -> Result<bool, RequestErro
     }
 }
 
+/// What a question can say.
+const QUESTION: &[&str] = &[
+    "gpu_model",
+    "gpu_count",
+    "task_type",
+    "spot_allowed",
+    "max_hourly_price",
+    "top_n",
+    "provider",
+    "region",
+    "zone",
+    "country",
+    "min_memory_mib",
+    "min_vcpus",
+    "fresh_only",
+    "policy",
+    "prefer_regions",
+    "hours",
+    "disk_gib",
+];
+
 /// The fields as raw text: numbers are read by our own parser, never through a float.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct QuoteBody<'a> {
     #[serde(borrow, default)]
     gpu_model: Option<&'a RawValue>,
@@ -319,8 +365,15 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
         return Err(RequestError::new("body", Problem::NotAnObject));
     }
     let body: QuoteBody<'_> = serde_json::from_slice(body).map_err(|error| {
-        let twice = error.to_string().starts_with("duplicate field");
-        RequestError::new("body", if twice { Problem::Twice } else { Problem::NotAnObject })
+        let said = error.to_string();
+        let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, "));
+        match unknown {
+            Some((name, _)) => RequestError::unknown(name, QUESTION),
+            None if said.starts_with("duplicate field") => {
+                RequestError::new("body", Problem::Twice)
+            }
+            None => RequestError::new("body", Problem::NotAnObject),
+        }
     })?;
     let mut query = Query::new(None, 1);
     query.gpu_count = number("gpu_count", body.gpu_count, 1, 4096)?.unwrap_or(1);
@@ -415,7 +468,28 @@ fn decimal(raw: &RawValue) -> Option<Decimal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::document::openapi;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_names_that_errors_list_are_those_that_are_read() {
+        let error = serde_json::from_str::<QuoteBody<'_>>(r#"{"x":1}"#).err().unwrap().to_string();
+        let listed = error.split_once("expected").unwrap().1.split('`').skip(1).step_by(2);
+        assert!(listed.eq(QUESTION.iter().copied()), "{error}");
+
+        let document = openapi();
+        let parameters = &document["paths"]["/api/v1/offers"]["get"]["parameters"];
+        let named = parameters.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+        let mut named: Vec<&str> = named.collect();
+        let mut filters = FILTERS.to_vec();
+        (named.sort_unstable(), filters.sort_unstable());
+        assert_eq!(named, filters);
+        for name in FILTERS {
+            let asked = list_request(&[((*name).to_owned(), String::new())]);
+            let unknown = |error: &RequestError| matches!(error.problem, Problem::Unknown(_));
+            assert!(!asked.as_ref().is_err_and(unknown), "{name}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -19,6 +19,7 @@ use super::{Operator, Served};
 use crate::canonical::QuoteRef;
 use crate::catalogue::Audience;
 use crate::history::Change;
+use crate::request::known_once;
 use crate::rows::{OfferRow, QuoteReply};
 
 /// Rows per page at most.
@@ -48,6 +49,16 @@ fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a s
     found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
+/// Parameters of these names only, each once.
+fn only(
+    parameters: &[(String, String)],
+    known: &'static [&'static str],
+    lang: Lang,
+) -> Result<(), Box<Response>> {
+    known_once(parameters, known)
+        .map_err(|error| Box::new(refused(StatusCode::BAD_REQUEST, &error, lang)))
+}
+
 fn refuse(status: StatusCode, lang: Lang, zh: &str, en: &str, detail: Value) -> Response {
     let message = if lang == Lang::Zh { zh } else { en };
     envelope(status, message, detail)
@@ -58,11 +69,15 @@ async fn sources(
     headers: HeaderMap,
     UrlQuery(parameters): Parameters,
 ) -> Response {
+    let lang = lang_of(&headers);
+    if let Err(refusal) = only(&parameters, &["strict"], lang) {
+        return *refusal;
+    }
     let strict = match parameter(&parameters, "strict").map(|value| flag("strict", value)) {
         None => false,
         Some(Ok(strict)) => strict,
         Some(Err(error)) => {
-            return refused(StatusCode::BAD_REQUEST, &error, lang_of(&headers));
+            return refused(StatusCode::BAD_REQUEST, &error, lang);
         }
     };
     let catalogue = served.service.catalogue();
@@ -119,6 +134,9 @@ async fn offer(
     UrlQuery(parameters): Parameters,
 ) -> Response {
     let lang = lang_of(&headers);
+    if let Err(refusal) = only(&parameters, &["offer"], lang) {
+        return *refusal;
+    }
     let name = parameter(&parameters, "offer").unwrap_or("");
     let service = &served.service;
     let visible = |entry: &crate::Entry| crate::Catalogue::visible(entry, audience_of(audience));
@@ -194,6 +212,9 @@ async fn changes(
     UrlQuery(parameters): Parameters,
 ) -> Response {
     let lang = lang_of(&headers);
+    if let Err(refusal) = only(&parameters, &["offer", "provider", "limit", "offset"], lang) {
+        return *refusal;
+    }
     // An offer that is gone may have changes; it is known by its key only.
     let named = |name: &str| match name.parse::<OfferKey>() {
         Ok(key) => Ok(key),
@@ -260,6 +281,9 @@ async fn diff(
     UrlQuery(parameters): Parameters,
 ) -> Response {
     let lang = lang_of(&headers);
+    if let Err(refusal) = only(&parameters, &["from", "to", "limit", "offset"], lang) {
+        return *refusal;
+    }
     let service = Arc::clone(&served.service);
     let named = ["from", "to"].map(|name| parameter(&parameters, name).map(str::to_owned));
     let states = beside(move || {

@@ -218,6 +218,8 @@ async fn mistakes_are_named() {
         (r#"{"max_hourly_price":"NaN"}"#, "max_hourly_price"),
         (r#"{"max_hourly_price":[1]}"#, "max_hourly_price"),
         (r#"{"max_hourly_price":1e99}"#, "max_hourly_price"),
+        // A ceiling with a typing error in its name must not be no ceiling.
+        (r#"{"max_price":5}"#, "max_price"),
     ] {
         let (status, answer) = quote(&service, body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
@@ -236,6 +238,10 @@ async fn mistakes_are_named() {
         ("max_price=0", "max_price"),
         ("max_price=-1", "max_price"),
         ("max_price=1e-400", "max_price"),
+        // Nor must one whose name is mistyped, or that stands twice.
+        ("max_hourly_price=5", "max_hourly_price"),
+        ("%5B2J%1B=5", "(2J "),
+        ("max_price=5&max_price=500", "max_price"),
     ] {
         let (status, answer) = get(&service, &format!("/api/v1/offers?{parameters}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{parameters}");
@@ -243,6 +249,10 @@ async fn mistakes_are_named() {
     }
     for (path, field) in [
         ("sources?strict=perhaps", "strict"),
+        ("sources?strct=true", "strct"),
+        ("offer?key=local", "key"),
+        ("diff?from=a&form=b", "form"),
+        ("changes?provider=local&provider=aws", "provider"),
         ("changes", "provider"),
         ("changes?offer=a/b", "offer"),
         ("changes?offer=a/b&provider=local", "offer"),
