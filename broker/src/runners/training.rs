@@ -258,18 +258,18 @@ impl Training {
             )));
         }
         let offers = prices.best(model.id, gpus);
-        // What could be asked for instead.
-        let launchable = || {
+        let with_launchable = |why: Words| {
             let registry = &self.core.parts.registry;
             let counts = counts_of(prices, model.id, |offer| {
                 offer.launchable && registry.get(&offer.key.provider).is_some()
             });
             match counts.is_empty() {
-                true => Words::new("", ""),
-                false => Words::new(
-                    format!("；现在能启动的张数：{}", counts.join("、")),
-                    format!("; it can be launched with {}", counts.join(", ")),
-                ),
+                true => why,
+                false => why.then(&words!(
+                    "；现在能启动的张数：{counts}",
+                    "; it can be launched with {counts}",
+                    counts = counts.join(", ")
+                )),
             }
         };
         if offers.is_empty() {
@@ -277,7 +277,7 @@ impl Training {
                 "没有在单个节点上提供 {number} x {shown} 的报价",
                 "nothing offers {number} x {shown} on one node"
             );
-            return Err(refused(why.then(&launchable())));
+            return Err(refused(with_launchable(why)));
         }
         let mut reason = None;
         for offer in offers {
@@ -320,7 +320,7 @@ impl Training {
                 "no connected account can launch {number} x {shown} on one node; connect one or \
                  choose other hardware"
             );
-            refused(why.then(&launchable()))
+            refused(with_launchable(why))
         }))
     }
 
