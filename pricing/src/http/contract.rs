@@ -482,7 +482,8 @@ mod tests {
         let named = parameters.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
         let mut named: Vec<&str> = named.collect();
         let mut filters = FILTERS.to_vec();
-        (named.sort_unstable(), filters.sort_unstable());
+        named.sort_unstable();
+        filters.sort_unstable();
         assert_eq!(named, filters);
         for name in FILTERS {
             let asked = list_request(&[((*name).to_owned(), String::new())]);
