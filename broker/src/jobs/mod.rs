@@ -9,5 +9,5 @@ mod submit;
 pub(crate) mod tests;
 
 pub use cost::cost_of;
-pub(crate) use offer::{counts_of, similar_models};
+pub(crate) use offer::{launchable_counts, similar_models};
 pub use service::Jobs;

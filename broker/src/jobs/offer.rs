@@ -170,12 +170,25 @@ pub(crate) fn similar_models(prices: &dyn Prices, text: &str) -> Words {
     }
 }
 
-/// The numbers of GPUs on one node with which a model has offers that are `good`.
-pub(crate) fn counts_of(
+/// With how many GPUs on one node a model can be launched where its provider is `known`, to follow a sentence; empty
+/// where it cannot.
+pub(crate) fn launchable_counts(
     prices: &dyn Prices,
     model: GpuModelId,
-    good: impl Fn(&Offer) -> bool,
-) -> Vec<String> {
+    known: impl Fn(&Offer) -> bool,
+) -> Words {
+    let counts = counts_of(prices, model, |offer| offer.launchable && known(offer));
+    match counts.is_empty() {
+        true => Words::new("", ""),
+        false => Words::new(
+            format!("；现在能启动的张数：{}", counts.join("、")),
+            format!("; it can be launched with {}", counts.join(", ")),
+        ),
+    }
+}
+
+/// The numbers of GPUs on one node with which a model has offers that are `good`.
+fn counts_of(prices: &dyn Prices, model: GpuModelId, good: impl Fn(&Offer) -> bool) -> Vec<String> {
     (1..=MOST_GPUS)
         .filter_map(GpuCount::whole)
         .filter(|count| prices.best(model, *count).iter().any(&good))

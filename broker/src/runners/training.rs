@@ -21,7 +21,7 @@ use super::request::{Request, Resources, TrialRequest};
 use crate::accounts::Caller;
 use crate::api::text::{Words, words};
 use crate::driver::Core;
-use crate::jobs::{counts_of, similar_models};
+use crate::jobs::{launchable_counts, similar_models};
 use crate::ports::Room;
 use crate::store::{JobQuery, JobView, Row, StoreError, Transition};
 
@@ -260,17 +260,8 @@ impl Training {
         let offers = prices.best(model.id, gpus);
         let with_launchable = |why: Words| {
             let registry = &self.core.parts.registry;
-            let counts = counts_of(prices, model.id, |offer| {
-                offer.launchable && registry.get(&offer.key.provider).is_some()
-            });
-            match counts.is_empty() {
-                true => why,
-                false => why.then(&words!(
-                    "；现在能启动的张数：{counts}",
-                    "; it can be launched with {counts}",
-                    counts = counts.join(", ")
-                )),
-            }
+            let known = |offer: &Offer| registry.get(&offer.key.provider).is_some();
+            why.then(&launchable_counts(prices, model.id, known))
         };
         if offers.is_empty() {
             let why = words!(
