@@ -4,13 +4,17 @@
 //! `<32 hexadecimal digits of the state>.<base64url of the canonical question>`. The question says for
 //! which instant it was asked, so that the ages in the answer are the same ones.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use runwhere_model::{GpuModelId, parse_decimal};
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Audience, Catalogue};
+use crate::digits::Digits;
 use crate::quote::{Policy, Query, TaskType};
 
 /// Few questions are longer.
@@ -22,7 +26,7 @@ pub const QUOTE_VALID_SECONDS: i64 = 900;
 /// A question with everything that the answer depends on, in a fixed order and without what is usual.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Canonical {
+struct Canonical<'a> {
     #[serde(rename = "t")]
     as_of: Timestamp,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
@@ -34,17 +38,17 @@ struct Canonical {
     #[serde(rename = "s")]
     spot_allowed: bool,
     #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
-    max_hourly_price: Option<String>,
+    max_hourly_price: Option<Cow<'a, str>>,
     #[serde(rename = "c")]
     top_n: usize,
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    provider: Option<String>,
+    provider: Option<Cow<'a, str>>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
-    region: Option<String>,
+    region: Option<Cow<'a, str>>,
     #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
-    zone: Option<String>,
+    zone: Option<Cow<'a, str>>,
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
-    country: Option<String>,
+    country: Option<Cow<'a, str>>,
     #[serde(rename = "mm", default, skip_serializing_if = "Option::is_none")]
     min_memory_mib: Option<u64>,
     #[serde(rename = "mc", default, skip_serializing_if = "Option::is_none")]
@@ -53,36 +57,42 @@ struct Canonical {
     fresh_only: bool,
     #[serde(rename = "y", default)]
     policy: Policy,
-    #[serde(rename = "pr", default, skip_serializing_if = "Vec::is_empty")]
-    prefer_regions: Vec<String>,
+    #[serde(rename = "pr", default, skip_serializing_if = "none")]
+    prefer_regions: Cow<'a, [String]>,
     #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
-    hours: Option<String>,
+    hours: Option<Cow<'a, str>>,
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     disk_gib: Option<u32>,
     #[serde(rename = "a")]
     audience: Audience,
 }
 
-/// The id of a quote.
+fn none(regions: &[String]) -> bool {
+    regions.is_empty()
+}
+
+/// The id of a quote: letters and digits, points, hyphens and underscores.
 pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -> String {
+    let digits = |number: Option<Decimal>| number.map(|number| Digits::from(number.normalize()));
+    let (max_hourly_price, hours) = (digits(query.max_hourly_price), digits(query.hours));
     let canonical = Canonical {
         as_of,
         gpu: query.gpu,
         gpu_count: query.gpu_count,
         task_type: query.task_type,
         spot_allowed: query.spot_allowed,
-        max_hourly_price: query.max_hourly_price.map(|price| price.normalize().to_string()),
+        max_hourly_price: max_hourly_price.as_deref().map(Cow::Borrowed),
         top_n: query.top_n,
-        provider: query.provider.clone(),
-        region: query.region.clone(),
-        zone: query.zone.clone(),
-        country: query.country.clone(),
+        provider: query.provider.as_deref().map(Cow::Borrowed),
+        region: query.region.as_deref().map(Cow::Borrowed),
+        zone: query.zone.as_deref().map(Cow::Borrowed),
+        country: query.country.as_deref().map(Cow::Borrowed),
         min_memory_mib: query.min_memory_mib,
         min_vcpus: query.min_vcpus,
         fresh_only: query.fresh_only,
         policy: query.policy,
-        prefer_regions: query.prefer_regions.clone(),
-        hours: query.hours.map(|hours| hours.normalize().to_string()),
+        prefer_regions: Cow::Borrowed(&query.prefer_regions),
+        hours: hours.as_deref().map(Cow::Borrowed),
         disk_gib: query.disk_gib,
         audience: query.audience,
     };
@@ -116,8 +126,8 @@ impl QuoteRef {
             return None;
         }
         let json = URL_SAFE_NO_PAD.decode(question).ok()?;
-        let canonical: Canonical = serde_json::from_slice(&json).ok()?;
-        let exact = |text: &Option<String>| match text {
+        let canonical: Canonical<'_> = serde_json::from_slice(&json).ok()?;
+        let exact = |text: &Option<Cow<'_, str>>| match text {
             None => Some(None),
             Some(text) => parse_decimal(text).ok().map(Some),
         };
@@ -133,15 +143,15 @@ impl QuoteRef {
                 spot_allowed: canonical.spot_allowed,
                 max_hourly_price,
                 top_n: canonical.top_n.min(crate::request::MAX_TOP_N),
-                provider: canonical.provider,
-                region: canonical.region,
-                zone: canonical.zone,
-                country: canonical.country,
+                provider: canonical.provider.map(Cow::into_owned),
+                region: canonical.region.map(Cow::into_owned),
+                zone: canonical.zone.map(Cow::into_owned),
+                country: canonical.country.map(Cow::into_owned),
                 min_memory_mib: canonical.min_memory_mib,
                 min_vcpus: canonical.min_vcpus,
                 fresh_only: canonical.fresh_only,
                 policy: canonical.policy,
-                prefer_regions: canonical.prefer_regions,
+                prefer_regions: canonical.prefer_regions.into_owned(),
                 hours,
                 disk_gib: canonical.disk_gib,
                 audience: canonical.audience,

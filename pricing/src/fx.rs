@@ -201,7 +201,8 @@ impl InForce {
     }
 }
 
-fn day_of(at: Timestamp) -> i64 {
+/// The day of an instant, as ages of rates count days.
+pub(crate) fn day_of(at: Timestamp) -> i64 {
     at.as_second().div_euclid(86_400)
 }
 

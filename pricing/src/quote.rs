@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runwhere_model::{BillingModel, GpuModelId, Mark, OfferDetails};
+use runwhere_model::{BillingModel, GpuModelId, Mark, Offer, OfferDetails};
 use rust_decimal::prelude::ToPrimitive;
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{Assessed, Audience, Catalogue, SHOWN, SpotStanding, Standing};
 use crate::reason::{Reason, Tag};
 use crate::run_cost::{RunCost, RunPlan, billing_rule, run_cost};
-use crate::select::Found;
+use crate::select::{Found, Picked};
 
 /// What the GPUs are for. Prices do not depend on it yet; it is part of the quote's identity.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -170,101 +170,137 @@ pub struct Quote {
     pub rejected: BTreeMap<Rejection, usize>,
 }
 
+/// An offer that was chosen, and what is said of it before anybody looks at the offer itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) picked: Picked<'a>,
+    /// From 1.
+    pub(crate) rank: usize,
+    pub(crate) score: Option<Decimal>,
+    pub(crate) tag: Tag,
+    /// What holds of it in this answer; what holds of the offer wherever it is shown comes after it.
+    pub(crate) claims: Vec<Reason>,
+}
+
+/// What was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer<'a> {
+    /// Best first.
+    pub(crate) chosen: Vec<Chosen<'a>>,
+    pub(crate) matching: usize,
+    /// By class, in their order.
+    pub(crate) rejected: Vec<(Rejection, usize)>,
+}
+
 impl Catalogue {
     /// Answers a question as of an instant. Deterministic: the order in which offers came to the
     /// catalogue plays no part.
     pub fn quote(&self, query: &Query, as_of: Timestamp) -> Quote {
-        let mut rejected = BTreeMap::new();
-        let (matching, recommendations) = match query.gpu {
-            Some(gpu) => {
-                let found = self.select(gpu, query, as_of, &mut rejected);
-                (found.matching, self.recommend(&found, query, as_of))
+        let answer = self.answer(query, as_of);
+        // Rows and names lie scattered over the memory. Read in one go, the waits for it are one wait.
+        let read = answer.chosen.iter().map(|chosen| {
+            let Picked { shard, rank, .. } = chosen.picked;
+            let row = shard.row(rank.at);
+            (row, shard.text(row.instance_type))
+        });
+        let read: Vec<_> = read.collect();
+        let recommended = answer.chosen.into_iter().zip(read).map(|(chosen, (row, name))| {
+            let Picked { shard, rank, .. } = chosen.picked;
+            let assessed = self.assess_of(Some(shard), shard.entry_of(row, name), as_of);
+            debug_assert_eq!(
+                (assessed.standing(), assessed.stale, assessed.amount()),
+                (rank.standing, rank.stale, chosen.picked.amount),
+            );
+            let mut said = chosen.claims;
+            said.extend(reasons(&assessed));
+            Recommended {
+                rank: chosen.rank,
+                run_cost: run_of(query, &assessed.entry.offer),
+                score: chosen.score,
+                tag: chosen.tag,
+                reasons: said,
+                assessed,
             }
-            None => self.across_models(query, as_of, &mut rejected),
-        };
+        });
         Quote {
+            recommendations: recommended.collect(),
             id: crate::canonical::quote_id(self, query, as_of),
             snapshot_id: self.snapshot_id().to_owned(),
             as_of,
-            recommendations,
-            matching,
-            rejected,
+            matching: answer.matching,
+            rejected: answer.rejected.into_iter().collect(),
         }
     }
 
-    fn across_models(
-        &self,
-        query: &Query,
-        as_of: Timestamp,
-        rejected: &mut BTreeMap<Rejection, usize>,
-    ) -> (usize, Vec<Recommended>) {
-        let mut total = 0;
-        let mut best: Vec<Recommended> = Vec::new();
+    /// Decides a question as of an instant.
+    pub(crate) fn answer(&self, query: &Query, as_of: Timestamp) -> Answer<'_> {
+        let Some(gpu) = query.gpu else { return self.across_models(query, as_of) };
+        let mut found = self.select(gpu, query, as_of);
+        found.rejected.sort_unstable();
+        Answer {
+            chosen: self.choose(&found, query),
+            matching: found.matching,
+            rejected: found.rejected,
+        }
+    }
+
+    fn across_models(&self, query: &Query, as_of: Timestamp) -> Answer<'_> {
+        let (mut matching, mut rejected) = (0, BTreeMap::new());
+        let mut best: Vec<Chosen<'_>> = Vec::new();
         let one = Query { top_n: 1, ..query.clone() };
         for gpu in self.gpus() {
-            let found = self.select(gpu, &one, as_of, rejected);
-            total += found.matching;
-            best.extend(self.recommend(&found, &one, as_of));
+            let found = self.select(gpu, &one, as_of);
+            matching += found.matching;
+            for (class, rows) in &found.rejected {
+                *rejected.entry(*class).or_insert(0) += rows;
+            }
+            best.extend(self.choose(&found, &one));
         }
-        best.sort_by(|a, b| a.assessed.order(&b.assessed));
+        best.sort_by_key(|chosen| chosen.picked.rank);
         best.truncate(query.top_n);
-        for (at, recommended) in best.iter_mut().enumerate() {
-            recommended.rank = at + 1;
-            if at > 0 && recommended.tag == Tag::Recommended {
-                recommended.tag = Tag::Alternative;
+        for (at, chosen) in best.iter_mut().enumerate() {
+            chosen.rank = at + 1;
+            if at > 0 && chosen.tag == Tag::Recommended {
+                chosen.tag = Tag::Alternative;
             }
         }
-        (total, best)
+        Answer { chosen: best, matching, rejected: rejected.into_iter().collect() }
     }
 
-    fn recommend(&self, found: &Found<'_>, query: &Query, as_of: Timestamp) -> Vec<Recommended> {
-        // Rows and names lie scattered over the memory. Read in one go, the waits for it are one wait.
-        let read = found.best.iter().map(|picked| {
-            let row = picked.shard.row(picked.at);
-            (picked.shard, row, picked.shard.text(row.instance_type))
+    fn choose<'a>(&self, found: &Found<'a>, query: &Query) -> Vec<Chosen<'a>> {
+        let chosen = found.best.iter().enumerate().map(|(at, picked)| {
+            let Picked { shard, rank, amount } = *picked;
+            let mut claims = Vec::new();
+            if at == 0 && amount.is_some() {
+                claims.extend(self.claim(found, query, picked));
+            }
+            if query.policy == Policy::Reclaim && rank.billing == BillingModel::Spot {
+                let percent = reclaim_percent(shard.detail(shard.row(rank.at)));
+                claims.push(Reason::ReclaimRisk { percent: percent.to_string() });
+            }
+            Chosen {
+                picked: *picked,
+                rank: at + 1,
+                score: score(found.lowest[rank.standing as usize], amount),
+                tag: match (at, rank.standing) {
+                    (0, Standing::Now) => Tag::Recommended,
+                    (_, Standing::Now) => Tag::Alternative,
+                    (_, Standing::Waits) => Tag::Waits,
+                    (_, Standing::Reference) => Tag::Reference,
+                },
+                claims,
+            }
         });
-        let read: Vec<_> = read.collect();
-        read.into_iter()
-            .map(|(shard, row, name)| self.assess_of(Some(shard), shard.entry_of(row, name), as_of))
-            .enumerate()
-            .map(|(at, assessed)| {
-                let standing = assessed.standing();
-                let mut said = Vec::new();
-                if at == 0 && assessed.amount().is_some() {
-                    said.extend(self.claim(found, query, &assessed));
-                }
-                if query.policy == Policy::Reclaim
-                    && assessed.entry.offer.key.billing_model == BillingModel::Spot
-                {
-                    let percent = reclaim_percent(assessed.entry.offer.details.as_deref());
-                    said.push(Reason::ReclaimRisk { percent: percent.to_string() });
-                }
-                said.extend(reasons(&assessed));
-                Recommended {
-                    run_cost: run_of(query, &assessed),
-                    rank: at + 1,
-                    score: score(found.lowest[standing as usize], assessed.amount()),
-                    tag: match (at, standing) {
-                        (0, Standing::Now) => Tag::Recommended,
-                        (_, Standing::Now) => Tag::Alternative,
-                        (_, Standing::Waits) => Tag::Waits,
-                        (_, Standing::Reference) => Tag::Reference,
-                    },
-                    reasons: said,
-                    assessed,
-                }
-            })
-            .collect()
+        chosen.collect()
     }
 
     /// What may be said of the first: "the cheapest" only where its price is fresh and its source
     /// was read whole; and what could not be compared.
-    fn claim(&self, found: &Found<'_>, query: &Query, first: &Assessed) -> Vec<Reason> {
-        let provider = &first.entry.offer.key.provider;
-        let sound = !first.stale && !self.troubles().contains_key(provider);
+    fn claim(&self, found: &Found<'_>, query: &Query, first: &Picked<'_>) -> Vec<Reason> {
+        let sound = !first.rank.stale && !self.troubles().contains_key(first.shard.provider());
         let mut said = Vec::new();
         if sound && query.policy == Policy::Price && query.prefer_regions.is_empty() {
-            match first.standing() {
+            match first.rank.standing {
                 Standing::Now => said.push(Reason::CheapestLaunchable { of: found.launchable }),
                 Standing::Reference => said.push(Reason::CheapestListed { of: found.matching }),
                 Standing::Waits => {}
@@ -280,9 +316,8 @@ impl Catalogue {
 }
 
 /// What the run of a question costs on an offer.
-fn run_of(query: &Query, assessed: &Assessed) -> Option<RunCost> {
+pub(crate) fn run_of(query: &Query, offer: &Offer) -> Option<RunCost> {
     let micros = query.hours?.checked_mul(Decimal::from(3_600_000_000u64))?.ceil().to_u64()?;
-    let offer = &assessed.entry.offer;
     let plan = RunPlan {
         running_micros: micros,
         starts: 1,
@@ -301,7 +336,11 @@ pub(crate) fn reclaim_percent(details: Option<&OfferDetails>) -> Decimal {
 }
 
 fn score(lowest: Option<Decimal>, amount: Option<Decimal>) -> Option<Decimal> {
-    let ratio = lowest?.checked_mul(Decimal::ONE_HUNDRED)?.checked_div(amount?)?;
+    let (lowest, amount) = (lowest?, amount?);
+    if lowest == amount {
+        return Some(Decimal::ONE_HUNDRED);
+    }
+    let ratio = lowest.checked_mul(Decimal::ONE_HUNDRED)?.checked_div(amount)?;
     Some(ratio.round_dp_with_strategy(1, RoundingStrategy::MidpointAwayFromZero))
 }
 

@@ -192,12 +192,17 @@ impl NotLaunchable {
     }
 }
 
-/// Reasons as one text.
-pub fn join(reasons: &[Reason], lang: Lang) -> String {
-    let separator = match lang {
+/// What stands between two sentences.
+pub(crate) fn separator(lang: Lang) -> &'static str {
+    match lang {
         Lang::Zh => "；",
         Lang::En => "; ",
-    };
+    }
+}
+
+/// Reasons as one text.
+pub fn join(reasons: &[Reason], lang: Lang) -> String {
+    let separator = separator(lang);
     // Most fit: memory that is taken once.
     let mut text = String::with_capacity(128);
     for reason in reasons {

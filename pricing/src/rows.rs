@@ -335,7 +335,7 @@ impl<'a> OfferRow<'a> {
             effective_at: offer.price.effective_at,
             stale: assessed.stale,
             details: offer.details.as_deref().map(Cow::Borrowed),
-            age: offer.price.observed_at.map(|at| now.duration_since(at).as_secs().max(0)),
+            age: age(offer.price.observed_at, now),
             launchable: assessed.launchable(),
             not_launchable_text: assessed.not_launchable.as_ref().map(|why| why.text(lang)),
             not_launchable: assessed.not_launchable.clone(),
@@ -422,6 +422,11 @@ fn each_of(count: GpuCount, amount: Decimal) -> Option<Decimal> {
 /// The exact price of one GPU of an offer, where the quotient is exact enough to show.
 pub(crate) fn per_gpu(assessed: &Assessed) -> Option<Decimal> {
     each_of(assessed.entry.offer.gpu_count, assessed.amount()?)
+}
+
+/// The age of a price in seconds.
+pub(crate) fn age(observed_at: Option<Timestamp>, now: Timestamp) -> Option<i64> {
+    observed_at.map(|at| now.duration_since(at).as_secs().max(0))
 }
 
 fn flags(assessed: &Assessed) -> Vec<Flag> {

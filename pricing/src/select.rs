@@ -6,7 +6,6 @@
 //! where a class is not uniform in what is asked (age, zone, size, risk) its rows are judged singly.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use runwhere_model::{BillingModel, Currency, GpuModelId};
@@ -28,28 +27,35 @@ pub(crate) struct Found<'a> {
     pub(crate) launchable: usize,
     /// The lowest price of each standing.
     pub(crate) lowest: [Option<Decimal>; 3],
+    /// How many do not match, by class, each class once.
+    pub(crate) rejected: Vec<(Rejection, usize)>,
 }
 
 /// A row that was chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Picked<'a> {
     pub(crate) shard: &'a Shard,
-    pub(crate) at: u32,
+    pub(crate) rank: Rank,
+    /// Its price in [`SHOWN`], exact; `None` when unknown or not convertible.
+    pub(crate) amount: Option<Decimal>,
 }
 
 /// The place of a row among all answers; equal for no two rows.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Rank {
-    standing: Standing,
-    stale: bool,
+pub(crate) struct Rank {
+    pub(crate) standing: Standing,
+    pub(crate) stale: bool,
     preference: usize,
     unknown: bool,
+    /// What is compared: the price, or the price with its risk.
     amount: Decimal,
-    billing: BillingModel,
+    pub(crate) billing: BillingModel,
     vcpus: Reverse<u32>,
     memory: Reverse<u64>,
-    shard: usize,
-    at: u32,
+    /// The shard's place among all.
+    pub(crate) shard: usize,
+    /// The row's place in the shard: keys are in order there.
+    pub(crate) at: u32,
 }
 
 /// Rows of one class and one staleness, cheapest first.
@@ -98,6 +104,17 @@ struct Ceiling {
 /// Decimals of a step; nearly all amounts are whole numbers of them.
 const STEP: u32 = 12;
 
+/// How many steps the last digit of an amount is, by its number of decimals.
+const STEPS: [u64; STEP as usize + 1] = {
+    let mut steps = [1; STEP as usize + 1];
+    let mut decimals = STEP as usize;
+    while decimals > 0 {
+        steps[decimals - 1] = steps[decimals] * 10;
+        decimals -= 1;
+    }
+    steps
+};
+
 impl Ceiling {
     /// For amounts that times `factor` may be `most`.
     fn new(most: Decimal, factor: Decimal) -> Self {
@@ -111,8 +128,8 @@ impl Ceiling {
 
     fn holds(&self, amount: Decimal) -> bool {
         let steps = || {
-            let power = 10u64.pow(STEP.checked_sub(amount.scale())?);
-            Some(u128::from(u64::try_from(amount.mantissa()).ok()?) * u128::from(power))
+            let each = *STEPS.get(amount.scale() as usize)?;
+            Some(u128::from(u64::try_from(amount.mantissa()).ok()?) * u128::from(each))
         };
         match self.steps.zip(steps()) {
             Some((most, steps)) => steps <= most,
@@ -143,7 +160,6 @@ impl Catalogue {
         gpu: GpuModelId,
         query: &Query,
         as_of: Timestamp,
-        rejected: &mut BTreeMap<Rejection, usize>,
     ) -> Found<'a> {
         let single = query.zone.is_some()
             || query.country.is_some()
@@ -171,9 +187,6 @@ impl Catalogue {
             let of_model = self.of_model(*account, model_place(gpu));
             search.model(self, &of_model.of_count(query.gpu_count), wanted);
         }
-        for (class, rows) in search.rejected.drain(..) {
-            *rejected.entry(class).or_insert(0) += rows;
-        }
         search.finish()
     }
 }
@@ -199,6 +212,7 @@ impl<'a> Search<'a, '_> {
                 catalogue.region(region).map_or(&[][..], |region| parts.of_region(region))
             }
         };
+        parts.fetch(there);
         let mut looked_at = 0;
         for placed in there {
             if wanted.is_none_or(|wanted| wanted == placed.shard) {
@@ -351,14 +365,16 @@ impl<'a> Search<'a, '_> {
 
     /// Puts a class among the best.
     fn put(&mut self, run: Run<'a>) {
-        let place = self.runs.partition_point(|other| other.rank > run.rank);
         let full = self.runs.len() >= self.query.top_n;
-        if full && place == 0 {
+        if full && self.runs.first().is_none_or(|last| last.rank <= run.rank) {
             return;
         }
-        self.runs.insert(place, run);
+        let place = self.runs.partition_point(|other| other.rank > run.rank);
         if full {
-            self.runs.remove(0);
+            self.runs.copy_within(1..place, 0);
+            self.runs[place - 1] = run;
+        } else {
+            self.runs.insert(place, run);
         }
     }
 
@@ -382,13 +398,21 @@ impl<'a> Search<'a, '_> {
                 self.put(Run { rows, sizes, ..run }.at_head());
             }
         }
-        Found { best, matching: self.matching, launchable: self.launchable, lowest: self.lowest }
+        Found {
+            best,
+            matching: self.matching,
+            launchable: self.launchable,
+            lowest: self.lowest,
+            rejected: self.rejected,
+        }
     }
 }
 
 impl<'a> Run<'a> {
     fn picked(&self) -> Picked<'a> {
-        Picked { shard: self.shard, at: self.rank.at }
+        let head = self.sizes.first();
+        let amount = head.zip(self.rate).and_then(|(head, rate)| head.amount.checked_mul(rate));
+        Picked { shard: self.shard, rank: self.rank, amount }
     }
 
     /// The rank of the first row.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::SignedDuration;
-use runwhere_model::{GpuModel, Lang, OfferCode, OfferKey, OfferSheet, ProviderId};
+use runwhere_model::{GpuModel, GpuModelId, Lang, OfferCode, OfferKey, OfferSheet, ProviderId};
 use runwhere_providers::Clock;
 
 use crate::canonical::QuoteRef;
@@ -436,7 +436,13 @@ impl PriceService {
         let catalogue = self.catalogue();
         self.keep_for_quotes(&catalogue);
         let now = self.quote_instant();
-        with_quote(&catalogue, gpu_model, query, lang, now, |reply| reply.into_owned())
+        match model_named(gpu_model) {
+            Ok(gpu) => {
+                let quote = catalogue.quote(&Query { gpu, ..query }, now);
+                QuoteReply::new(&quote, lang).into_owned()
+            }
+            Err(meant) => QuoteReply::unknown_model(catalogue.snapshot_id(), now, meant),
+        }
     }
 
     /// The instant of quotes given now: the whole second.
@@ -487,24 +493,10 @@ impl PriceService {
     }
 }
 
-/// Answers a question in words, of a state that is kept, and does something with the answer.
-pub(crate) fn with_quote<T>(
-    catalogue: &Catalogue,
-    gpu_model: Option<&str>,
-    query: Query,
-    lang: Lang,
-    now: jiff::Timestamp,
-    then: impl FnOnce(QuoteReply<'_>) -> T,
-) -> T {
-    let gpu = match gpu_model.map(|name| (name, GpuModel::resolve(name))) {
-        None => None,
-        Some((_, Some(model))) => Some(model.id),
-        Some((name, None)) => {
-            let id = catalogue.snapshot_id();
-            return then(QuoteReply::unknown_model(id, now, suggest(name)));
-        }
-    };
-    then(QuoteReply::new(&catalogue.quote(&Query { gpu, ..query }, now), lang))
+/// The model that a question names; what the name may have meant, where no model has it.
+pub(crate) fn model_named(name: Option<&str>) -> Result<Option<GpuModelId>, Vec<GpuModelId>> {
+    let Some(name) = name else { return Ok(None) };
+    GpuModel::resolve(name).map(|model| Some(model.id)).ok_or_else(|| suggest(name))
 }
 
 /// Of an incomplete sheet: what was not seen again stays, as old as it was.

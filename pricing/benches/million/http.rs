@@ -71,9 +71,9 @@ pub(crate) fn measure(folder: &Path) {
             (Some(server), address)
         }
     };
-    let health = vec![b"GET /healthz HTTP/1.1\r\nhost: bench\r\n\r\n".to_vec()];
-    let few: Vec<Vec<u8>> = (0..64).map(quote).collect();
-    let many: Vec<Vec<u8>> = (0..200_000).map(quote).collect();
+    let health = Requests::new([b"GET /healthz HTTP/1.1\r\nhost: bench\r\n\r\n".to_vec()]);
+    let few = Requests::new((0..64).map(quote));
+    let many = Requests::new((0..200_000).map(quote));
     let (turn, size) = load(address, &few, Duration::from_millis(500));
     println!("quote: {size} bytes each; {} requests to warm up", turn.len());
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
@@ -146,6 +146,33 @@ pub(crate) fn routed(folder: &Path) {
     });
 }
 
+/// Requests side by side: many of them must not cost the loader more than few.
+struct Requests {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Requests {
+    fn new(requests: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
+        for request in requests {
+            bytes.extend(request);
+            ends.push(bytes.len());
+        }
+        Self { bytes, ends }
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    /// One of them; after the last comes the first.
+    fn get(&self, at: usize) -> &[u8] {
+        let at = at % self.len();
+        &self.bytes[self.ends[at]..self.ends[at + 1]]
+    }
+}
+
 fn quote(n: usize) -> Vec<u8> {
     let body = body(n);
     let head =
@@ -163,7 +190,7 @@ fn body(n: usize) -> String {
 }
 
 /// Asks for a while, over all connections; how long each answer took, and how large the last one was.
-fn load(address: SocketAddr, requests: &[Vec<u8>], span: Duration) -> (Vec<Duration>, usize) {
+fn load(address: SocketAddr, requests: &Requests, span: Duration) -> (Vec<Duration>, usize) {
     let until = Instant::now() + span;
     let times = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CONNECTIONS)
@@ -178,7 +205,7 @@ fn load(address: SocketAddr, requests: &[Vec<u8>], span: Duration) -> (Vec<Durat
 
 fn connection(
     address: SocketAddr,
-    requests: &[Vec<u8>],
+    requests: &Requests,
     first: usize,
     until: Instant,
 ) -> (Vec<Duration>, usize) {
@@ -188,7 +215,7 @@ fn connection(
     let mut at = first * requests.len() / CONNECTIONS;
     while Instant::now() < until {
         let begun = Instant::now();
-        stream.write_all(&requests[at % requests.len()]).expect("sent");
+        stream.write_all(requests.get(at)).expect("sent");
         size = answer(&mut stream, &mut buffer);
         times.push(begun.elapsed());
         at += 1;

@@ -16,7 +16,7 @@ use crate::catalogue::Audience;
 const MOST: usize = 8 << 20;
 
 /// What was asked, word for word, and by whom.
-type Question = (Lang, Audience, Bytes);
+pub(super) type Question = (Lang, Audience, Bytes);
 
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Held>);
@@ -43,7 +43,7 @@ impl Answers {
     }
 
     /// Holds an answer, and forgets those of other instants.
-    pub(super) fn put(&self, state_id: &str, as_of: Timestamp, question: &Question, reply: Bytes) {
+    pub(super) fn put(&self, state_id: &str, as_of: Timestamp, question: &Question, reply: &Bytes) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if held.as_of != as_of || held.state_id != state_id {
             held.replies.clear();
@@ -57,7 +57,8 @@ impl Answers {
             // The text that came is a part of all that its connection read.
             let (lang, audience, text) = question;
             let question = (*lang, *audience, Bytes::copy_from_slice(text));
-            held.replies.insert(question, reply);
+            // And the answer lies in memory that others wait for.
+            held.replies.insert(question, Bytes::copy_from_slice(reply));
         }
     }
 }
@@ -72,16 +73,16 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let asked = |lang, audience| (lang, audience, Bytes::from_static(b"{}"));
         let question = asked(Lang::En, Audience::Public);
-        answers.put("a", at(1), &question, Bytes::from_static(b"one"));
+        answers.put("a", at(1), &question, &Bytes::from_static(b"one"));
         assert_eq!(answers.get("a", at(1), &question).as_deref(), Some(&b"one"[..]));
         assert_eq!(answers.get("b", at(1), &question), None);
         assert_eq!(answers.get("a", at(2), &question), None);
         assert_eq!(answers.get("a", at(1), &asked(Lang::Zh, Audience::Public)), None);
         assert_eq!(answers.get("a", at(1), &asked(Lang::En, Audience::Member)), None);
-        answers.put("a", at(2), &asked(Lang::Zh, Audience::Public), Bytes::from_static(b"two"));
+        answers.put("a", at(2), &asked(Lang::Zh, Audience::Public), &Bytes::from_static(b"two"));
         assert_eq!(answers.get("a", at(1), &question), None, "forgotten");
         let large = Bytes::from(vec![b' '; MOST]);
-        answers.put("a", at(2), &question, large);
+        answers.put("a", at(2), &question, &large);
         assert_eq!(answers.get("a", at(2), &question), None, "too large to hold");
     }
 }

@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Query as UrlQuery, State};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Extension, FromRequestParts, Query as UrlQuery, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -16,8 +15,9 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answers::Answers;
+use super::answers::{Answers, Question};
 use super::beside::beside;
+use super::laid::LaidRows;
 use super::richer::{has, validator};
 use crate::catalogue::Audience;
 use crate::quote::{Policy, Query, TaskType};
@@ -25,30 +25,31 @@ use crate::request::{
     ListRequest, MAX_LIMIT, MAX_TOP_N, MOST_HOURS, Problem, RequestError, known_once,
 };
 use crate::rows::QuoteReply;
-use crate::service::{PriceService, with_quote};
-
-/// Five offers take less.
-const USUAL_REPLY: usize = 8 * 1024;
+use crate::service::{PriceService, model_named};
 
 /// A quote is a handful of fields.
 const MAX_BODY: usize = 64 * 1024;
 
-/// `GET /api/v1/comparison/summary`, `POST /api/v1/comparison/quote`, `GET /api/v1/offers`.
-pub(super) fn routes(service: Arc<PriceService>) -> Router {
-    let asked = Asked { service, answers: Arc::default() };
+/// `GET /api/v1/comparison/summary`, `GET /api/v1/offers`.
+pub(super) fn lists(service: Arc<PriceService>) -> Router {
     Router::new()
         .route("/api/v1/comparison/summary", get(summary))
-        .route("/api/v1/comparison/quote", post(quote))
         .route("/api/v1/offers", get(offers))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(asked)
+        .with_state(service)
 }
 
-/// What these routes share.
-#[derive(Clone, Debug)]
+/// `POST /api/v1/comparison/quote`.
+pub(super) fn quotes(service: Arc<PriceService>) -> Router {
+    let asked = Asked { service, answers: Answers::default(), laid: LaidRows::default() };
+    Router::new().route("/api/v1/comparison/quote", post(quote)).with_state(Arc::new(asked))
+}
+
+/// What quotes are answered from.
+#[derive(Debug)]
 struct Asked {
     service: Arc<PriceService>,
-    answers: Arc<Answers>,
+    answers: Answers,
+    laid: LaidRows,
 }
 
 /// An answer with its validator, or 304 where the caller has it.
@@ -65,7 +66,7 @@ fn validated(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Response) 
 }
 
 async fn summary(
-    State(Asked { service, .. }): State<Asked>,
+    State(service): State<Arc<PriceService>>,
     audience: Option<Extension<Audience>>,
     headers: HeaderMap,
 ) -> Response {
@@ -77,7 +78,7 @@ async fn summary(
 }
 
 async fn offers(
-    State(Asked { service, .. }): State<Asked>,
+    State(service): State<Arc<PriceService>>,
     audience: Option<Extension<Audience>>,
     headers: HeaderMap,
     UrlQuery(parameters): UrlQuery<Vec<(String, String)>>,
@@ -115,38 +116,54 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 }
 
 async fn quote(
-    State(Asked { service, answers }): State<Asked>,
+    State(asked): State<Arc<Asked>>,
     Caller { lang, audience }: Caller,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
-    let Ok(body) = body else {
+    let Ok(body) = to_bytes(body, MAX_BODY).await else {
         let error = RequestError::new("body", Problem::TooLarge);
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &error, lang);
     };
-    let (catalogue, as_of) = (service.catalogue(), service.quote_instant());
-    let question = (lang, audience, body);
-    if let Some(reply) = answers.get(catalogue.state_id(), as_of, &question) {
-        return json_bytes(reply);
+    match asked.quote((lang, audience, body)) {
+        Ok(reply) => reply,
+        Err(long) => beside(long).await,
     }
-    let (gpu_model, query) = match quote_request(&question.2) {
-        Ok((gpu_model, query)) => (gpu_model, Query { audience, ..query }),
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error, lang),
-    };
-    // The first quote of a state writes it down, and a question about all models looks at all.
-    let long = gpu_model.is_none() || !service.is_kept(&catalogue);
-    let answer = move || {
-        service.keep_for_quotes(&catalogue);
-        let bytes = |reply: QuoteReply<'_>| {
-            let mut bytes = Vec::with_capacity(USUAL_REPLY);
-            // Writing to memory does not fail.
-            let _ = serde_json::to_writer(&mut bytes, &reply);
-            Bytes::from(bytes)
+}
+
+/// What takes a processor or a disk a while.
+type Long = Box<dyn FnOnce() -> Response + Send>;
+
+impl Asked {
+    /// The answer to a question, or what is to be done for it. In no future: its many fields would have to be
+    /// moved, and kept in memory, with each of the futures around it.
+    fn quote(self: Arc<Self>, question: Question) -> Result<Response, Long> {
+        let (lang, audience, body) = &question;
+        let (catalogue, as_of) = (self.service.catalogue(), self.service.quote_instant());
+        if let Some(reply) = self.answers.get(catalogue.state_id(), as_of, &question) {
+            return Ok(json_bytes(reply));
+        }
+        let (gpu_model, mut query) = match quote_request(body) {
+            Ok(asked) => asked,
+            Err(error) => return Ok(refuse(StatusCode::BAD_REQUEST, &error, *lang)),
         };
-        let reply = with_quote(&catalogue, gpu_model.as_deref(), query, lang, as_of, bytes);
-        answers.put(catalogue.state_id(), as_of, &question, reply.clone());
-        json_bytes(reply)
-    };
-    if long { beside(answer).await } else { answer() }
+        query.audience = *audience;
+        query.gpu = match model_named(gpu_model.as_deref()) {
+            Ok(gpu) => gpu,
+            Err(meant) => {
+                let reply = QuoteReply::unknown_model(catalogue.snapshot_id(), as_of, meant);
+                return Ok(Json(reply).into_response());
+            }
+        };
+        // The first quote of a state writes it down, and a question about all models looks at all.
+        let long = query.gpu.is_none() || !self.service.is_kept(&catalogue);
+        let answer = move || {
+            self.service.keep_for_quotes(&catalogue);
+            let reply = self.laid.reply(&catalogue, &query, question.0, as_of);
+            self.answers.put(catalogue.state_id(), as_of, &question, &reply);
+            json_bytes(reply)
+        };
+        if long { Err(Box::new(answer)) } else { Ok(answer()) }
+    }
 }
 
 fn json_bytes(body: Bytes) -> Response {
@@ -436,12 +453,13 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
 
 fn text(field: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, RequestError> {
     let Some(raw) = raw else { return Ok(None) };
-    serde_json::from_str::<String>(raw.get())
-        .ok()
-        .map(|text| text.trim().to_owned())
-        .filter(|text| !text.is_empty())
-        .map(Some)
-        .ok_or(RequestError::new(field, Problem::Text))
+    // Nearly every text stands there as it is, without escapes.
+    let text = match serde_json::from_str::<&str>(raw.get()) {
+        Ok(text) => Some(text.trim().to_owned()),
+        Err(_) => serde_json::from_str(raw.get()).ok().map(|text: String| text.trim().to_owned()),
+    };
+    let text = text.filter(|text| !text.is_empty());
+    text.map(Some).ok_or(RequestError::new(field, Problem::Text))
 }
 
 fn number(

@@ -4,8 +4,10 @@
 
 mod answers;
 mod beside;
+mod buffers;
 mod contract;
 mod document;
+mod laid;
 mod metrics;
 mod richer;
 mod standalone;
@@ -45,10 +47,15 @@ pub fn router_with(refresher: Arc<Refresher>) -> Router {
 }
 
 fn routes(served: Served) -> Router {
-    // Lists shrink tenfold; what fits a packet is not worth it.
+    // Lists shrink tenfold; what fits a packet is not worth it, and neither is a quote, which fits the first
+    // few: it would take ten times as long.
     let large = SizeAbove::new(1400);
-    contract::routes(served.service.clone())
+    let compressed =
+        CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large);
+    let service = Arc::clone(&served.service);
+    contract::lists(Arc::clone(&service))
         .merge(richer::routes(served))
+        .layer(compressed)
+        .merge(contract::quotes(service))
         .method_not_allowed_fallback(contract::method_not_allowed)
-        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large))
 }

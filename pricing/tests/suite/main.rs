@@ -1,6 +1,7 @@
 //! The price service as its users see it: in process and over HTTP.
 
 mod bad_days;
+mod bytes;
 mod complaints;
 mod defects;
 mod documents;

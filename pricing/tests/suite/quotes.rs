@@ -388,6 +388,23 @@ fn across_models_gives_one_offer_each() {
     );
 }
 
+/// As within one model: what the question says decides, not the price alone.
+#[test]
+fn across_models_the_preferred_region_comes_first() {
+    let service = service(young(), false);
+    let cheap = offer("a/r1/-/on_demand/x", "t4", "1", "1 CNY");
+    let dear = offer("a/r2/-/on_demand/y", "a100-80g", "1", "9 CNY");
+    service.replace_sheet(provider("a"), sheet(vec![cheap, dear], young()));
+    let types = |query: Query| {
+        let query = Query { audience: Audience::Member, ..query };
+        let rows = service.recommend_across(query, Lang::En);
+        rows.iter().map(|row| row.offer.instance_type.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(types(Query::new(None, 1)), ["x", "y"]);
+    let prefer_regions = vec!["r2".to_owned()];
+    assert_eq!(types(Query { prefer_regions, ..Query::new(None, 1) }), ["y", "x"]);
+}
+
 #[test]
 fn a_quote_replays_and_differs_where_the_answer_may_differ() {
     let quote = |service: &PriceService, query: &Query| {

@@ -1,0 +1,256 @@
+//! Quotes as bytes, their offers written beforehand.
+//!
+//! An offer's row has forty fields, of which only the price's age changes with the second. So a row is written
+//! once for a state of the prices and a day, with a gap where the age stands, and each quote that recommends the
+//! offer copies it. What comes out is, byte for byte, what [`QuoteReply`](crate::QuoteReply) is written as.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use axum::body::Bytes;
+use jiff::Timestamp;
+use runwhere_model::Lang;
+use serde::{Serialize, Serializer};
+
+use super::buffers::Buffers;
+use crate::canonical::{expires_at, quote_id};
+use crate::catalogue::{Catalogue, NotLaunchable};
+use crate::digits::Digits;
+use crate::fx::day_of;
+use crate::quote::{Chosen, Query, Rejection, reasons, run_of};
+use crate::reason::{join, separator};
+use crate::rows::OfferRow;
+
+/// Bytes of rows that are held at most.
+const MOST: usize = 64 << 20;
+/// A row takes less.
+const USUAL_ROW: usize = 2 * 1024;
+
+/// The rows that quotes of a state and a day were answered with.
+#[derive(Debug, Default)]
+pub(super) struct LaidRows {
+    held: RwLock<Held>,
+    buffers: Buffers,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    state_id: String,
+    /// Ages of exchange rates, which rows show, count days.
+    day: i64,
+    rows: HashMap<Place, LaidRow, foldhash::fast::RandomState>,
+    bytes: usize,
+}
+
+/// A question, in which language and for which instant.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    query: &'a Query,
+    lang: Lang,
+    as_of: Timestamp,
+}
+
+/// Which row, and what decides how it is written besides state and day.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Place {
+    lang: Lang,
+    stale: bool,
+    shard: usize,
+    at: u32,
+}
+
+/// A row as it is written: the offer up to its age, the rest of it, and what is said of it.
+#[derive(Debug)]
+struct LaidRow {
+    json: Box<[u8]>,
+    /// Where the age belongs.
+    age: usize,
+    /// Where the offer ends and the text of its reasons begins.
+    reason: usize,
+    /// Where that ends and the reasons themselves begin.
+    reasons: usize,
+    observed_at: Option<Timestamp>,
+}
+
+impl LaidRows {
+    /// The answer to a question about models that there are.
+    pub(super) fn reply(
+        &self,
+        catalogue: &Catalogue,
+        query: &Query,
+        lang: Lang,
+        as_of: Timestamp,
+    ) -> Bytes {
+        let answer = catalogue.answer(query, as_of);
+        let asked = Asked { query, lang, as_of };
+        self.buffers.written(|out| {
+            out.extend_from_slice(b"{\"quote_id\":");
+            plain(out, &quote_id(catalogue, query, as_of));
+            out.extend_from_slice(b",\"snapshot_id\":");
+            plain(out, catalogue.snapshot_id());
+            field(out, "as_of", &as_of);
+            field(out, "expires_at", &expires_at(as_of));
+            out.extend_from_slice(b",\"recommendations\":[");
+            self.recommendations(out, catalogue, &answer.chosen, asked);
+            out.push(b']');
+            field(out, "matching", &answer.matching);
+            field(out, "rejected", &Counts(&answer.rejected));
+            out.extend_from_slice(b",\"suggestions\":[]}");
+        })
+    }
+
+    fn recommendations(
+        &self,
+        out: &mut Vec<u8>,
+        catalogue: &Catalogue,
+        chosen: &[Chosen<'_>],
+        asked: Asked<'_>,
+    ) {
+        let (state_id, day) = (catalogue.state_id(), day_of(asked.as_of));
+        let mut new = Vec::new();
+        {
+            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+            let holds = held.state_id == state_id && held.day == day;
+            // Rows lie scattered over the memory. Looked up in one go, the waits for it are one wait.
+            let found = chosen.iter().map(|chosen| {
+                let place = Place::of(chosen, asked.lang);
+                (place, held.rows.get(&place).filter(|_| holds))
+            });
+            let found: Vec<_> = found.collect();
+            for (chosen, (place, held)) in chosen.iter().zip(found) {
+                if chosen.rank > 1 {
+                    out.push(b',');
+                }
+                if let Some(row) = held {
+                    row.recommend(out, chosen, asked);
+                    continue;
+                }
+                let (row, lasts) = LaidRow::new(catalogue, chosen, asked);
+                row.recommend(out, chosen, asked);
+                if lasts {
+                    new.push((place, row));
+                }
+            }
+        }
+        if !new.is_empty() {
+            self.hold(state_id, day, new);
+        }
+    }
+
+    /// Holds rows, and forgets those of other states and days; all of them where they become too many.
+    fn hold(&self, state_id: &str, day: i64, new: Vec<(Place, LaidRow)>) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = HashMap::default();
+        if held.state_id != state_id || held.day != day || held.bytes > MOST {
+            forgotten = std::mem::take(&mut held.rows);
+            held.bytes = 0;
+            held.day = day;
+            state_id.clone_into(&mut held.state_id);
+        }
+        for (place, row) in new {
+            held.bytes += row.json.len() + size_of::<(Place, LaidRow)>();
+            held.rows.insert(place, row);
+        }
+        drop(held);
+        // Takes a while where there are many: not while others wait.
+        drop(forgotten);
+    }
+}
+
+impl Place {
+    fn of(chosen: &Chosen<'_>, lang: Lang) -> Self {
+        let rank = chosen.picked.rank;
+        Self { lang, stale: rank.stale, shard: rank.shard, at: rank.at }
+    }
+}
+
+impl LaidRow {
+    /// The row of an offer, and whether it stays the same for the day.
+    fn new(catalogue: &Catalogue, chosen: &Chosen<'_>, asked: Asked<'_>) -> (Self, bool) {
+        let Asked { lang, as_of, .. } = asked;
+        let (shard, rank) = (chosen.picked.shard, chosen.picked.rank);
+        let assessed = catalogue.assess_of(Some(shard), shard.entry(rank.at), as_of);
+        let mut json = Vec::with_capacity(USUAL_ROW);
+        // Before the age there are no fields with fields of their own, and in a text no quotation mark stands alone.
+        write(&mut json, &OfferRow { age: None, ..OfferRow::new(&assessed, as_of, lang) });
+        let (name, none) = ("\"age\":", "null");
+        let found = json.windows(name.len()).position(|window| window == name.as_bytes());
+        let age = found.map_or(json.len(), |at| at + name.len());
+        json.drain(age..json.len().min(age + none.len()));
+        let reason = json.len();
+        let said = reasons(&assessed);
+        write(&mut json, &join(&said, lang));
+        let reasons = json.len();
+        write(&mut json, &said);
+        let observed_at = assessed.entry.offer.price.observed_at;
+        let lasts = !matches!(assessed.not_launchable, Some(NotLaunchable::StalePrice { .. }));
+        (Self { json: json.into_boxed_slice(), age, reason, reasons, observed_at }, lasts)
+    }
+
+    /// Writes the offer as one of an answer's.
+    fn recommend(&self, out: &mut Vec<u8>, chosen: &Chosen<'_>, asked: Asked<'_>) {
+        let Asked { query, lang, as_of } = asked;
+        out.extend_from_slice(b"{\"rank\":");
+        write(out, &chosen.rank);
+        out.extend_from_slice(b",\"offer\":");
+        out.extend_from_slice(&self.json[..self.age]);
+        write(out, &crate::rows::age(self.observed_at, as_of));
+        out.extend_from_slice(&self.json[self.age..self.reason]);
+        field(out, "score", &chosen.score.map(Digits::from));
+        field(out, "tag", chosen.tag.text(lang));
+        field(out, "tag_code", &chosen.tag);
+        out.extend_from_slice(b",\"reason\":");
+        let (reason, reasons) = (&self.json[self.reason..self.reasons], &self.json[self.reasons..]);
+        if chosen.claims.is_empty() {
+            out.extend_from_slice(reason);
+            out.extend_from_slice(b",\"reasons\":");
+            out.extend_from_slice(reasons);
+        } else {
+            // One text and one list of both: the end of the first and the beginning of the second fall away.
+            write(out, &join(&chosen.claims, lang));
+            out.pop();
+            out.extend_from_slice(separator(lang).as_bytes());
+            out.extend_from_slice(&reason[1..]);
+            out.extend_from_slice(b",\"reasons\":");
+            write(out, &chosen.claims);
+            out.pop();
+            out.push(b',');
+            out.extend_from_slice(&reasons[1..]);
+        }
+        if query.hours.is_some() {
+            let shard = chosen.picked.shard;
+            if let Some(cost) = run_of(query, &shard.offer(shard.row(chosen.picked.rank.at))) {
+                field(out, "run_cost", &cost);
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+/// Pairs as the fields of an object.
+struct Counts<'a>(&'a [(Rejection, usize)]);
+
+impl Serialize for Counts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+/// A text of which every letter stands for itself.
+fn plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Writing to memory does not fail.
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    write(out, value);
+}
