@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use runwhere_model::{GpuModel, GpuModelId};
 
-use crate::shard::{Bucket, Shard, Sizes};
+use crate::shard::{Bucket, Candidate, Shard};
 
 /// The number of a place without a region, or whose region is not among those of the shard.
 const NOWHERE: u32 = 0;
@@ -90,17 +90,17 @@ pub(crate) struct Placed {
     pub(crate) bucket: Bucket,
     /// The shard's place among all.
     pub(crate) shard: usize,
-    /// Where what decides about its rows begins.
-    sizes: usize,
+    /// Where its rows begin.
+    rows: usize,
 }
 
 /// The classes of one model: by form, count, region, shard, and the order of the shard.
 #[derive(Debug)]
 pub(crate) struct OfModel {
     placed: Vec<Placed>,
-    /// What decides about the rows, in the order of the classes: side by side, where the rows themselves lie
+    /// The rows, in the order of the classes: side by side, where the rows of the shards lie
     /// scattered over the memory.
-    sizes: Vec<Sizes>,
+    rows: Vec<Candidate>,
     counts: Vec<Count>,
 }
 
@@ -120,11 +120,11 @@ impl OfModel {
         let (mut found, mut read) = (Vec::new(), Vec::new());
         for (number, shard) in shards.iter().enumerate() {
             let (buckets, mut of_rows) = shard.buckets(account, gpu);
-            let mut sizes = read.len();
+            let mut rows = read.len();
             for bucket in buckets {
                 let region = regions.number(number, bucket.class.region);
-                found.push((region, Placed { bucket, shard: number, sizes }));
-                sizes += bucket.len();
+                found.push((region, Placed { bucket, shard: number, rows }));
+                rows += bucket.len();
             }
             read.append(&mut of_rows);
         }
@@ -153,14 +153,14 @@ impl OfModel {
         for (count, end) in counts.iter_mut().zip(ends.into_iter().chain([last])) {
             count.starts.push(end);
         }
-        let mut sizes = Vec::with_capacity(read.len());
+        let mut rows = Vec::with_capacity(read.len());
         let placed = found.into_iter().map(|(_, placed)| {
-            let from = placed.sizes;
-            let placed = Placed { sizes: sizes.len(), ..placed };
-            sizes.extend_from_slice(&read[from..from + placed.bucket.len()]);
+            let from = placed.rows;
+            let placed = Placed { rows: rows.len(), ..placed };
+            rows.extend_from_slice(&read[from..from + placed.bucket.len()]);
             placed
         });
-        Self { placed: placed.collect(), sizes, counts }
+        Self { placed: placed.collect(), rows, counts }
     }
 
     /// All classes.
@@ -199,17 +199,17 @@ pub(crate) struct OfCount<'a> {
 }
 
 impl<'a> OfCount<'a> {
-    /// What decides about the rows of a class, the cheapest first.
-    pub(crate) fn sizes(&self, placed: &Placed) -> &'a [Sizes] {
-        &self.of.sizes[placed.sizes..placed.sizes + placed.bucket.len()]
+    /// The rows of a class with what decides about them, the cheapest first.
+    pub(crate) fn rows_of(&self, placed: &Placed) -> &'a [Candidate] {
+        &self.of.rows[placed.rows..placed.rows + placed.bucket.len()]
     }
 
     /// Reads some classes and what decides about their rows in one go: the waits for memory are then one wait.
     pub(crate) fn fetch(&self, placed: &[Placed]) {
         let (Some(first), Some(last)) = (placed.first(), placed.last()) else { return };
-        let sizes = &self.of.sizes[first.sizes..last.sizes + last.bucket.len()];
+        let rows = &self.of.rows[first.rows..last.rows + last.bucket.len()];
         let read = placed.iter().map(|placed| placed.bucket.start).fold(0, u32::wrapping_add);
-        let more = sizes.iter().step_by(2).map(|sizes| sizes.vcpus).fold(read, u32::wrapping_add);
+        let more = rows.iter().step_by(2).map(|row| row.at).fold(read, u32::wrapping_add);
         std::hint::black_box(more);
     }
 

@@ -14,7 +14,7 @@ use rust_decimal::Decimal;
 use crate::catalogue::{Audience, BUNDLED_MAX_AGE, Catalogue, SHOWN, Standing};
 use crate::directory::{OfCount, Placed, model_place};
 use crate::quote::{Policy, Query, Rejection, reclaim_percent};
-use crate::shard::{Bucket, PriceStateTag, Row, Shard, Sizes};
+use crate::shard::{Bucket, Candidate, PriceStateTag, Row, Shard};
 
 /// What was found.
 #[derive(Debug)]
@@ -61,10 +61,7 @@ pub(crate) struct Rank {
 /// Rows of one class and one staleness, cheapest first.
 #[derive(Clone, Copy)]
 struct Group<'a> {
-    rows: &'a [u32],
-    sizes: &'a [Sizes],
-    /// The first of them.
-    first: u32,
+    rows: &'a [Candidate],
     stale: bool,
 }
 
@@ -73,8 +70,7 @@ struct Group<'a> {
 struct Run<'a> {
     rank: Rank,
     shard: &'a Shard,
-    rows: &'a [u32],
-    sizes: &'a [Sizes],
+    rows: &'a [Candidate],
     rate: Option<Decimal>,
     /// A price other than the converted one decides.
     weighed: bool,
@@ -217,7 +213,7 @@ impl<'a> Search<'a, '_> {
         for placed in there {
             if wanted.is_none_or(|wanted| wanted == placed.shard) {
                 looked_at += placed.bucket.len();
-                self.bucket(catalogue, placed, parts.sizes(placed));
+                self.bucket(catalogue, placed, parts.rows_of(placed));
             }
         }
         self.reject(Rejection::Place, parts.rows - looked_at);
@@ -241,7 +237,7 @@ impl<'a> Search<'a, '_> {
         rate
     }
 
-    fn bucket(&mut self, catalogue: &'a Catalogue, placed: &Placed, sizes: &'a [Sizes]) {
+    fn bucket(&mut self, catalogue: &'a Catalogue, placed: &Placed, rows: &'a [Candidate]) {
         let bucket = &placed.bucket;
         let class = &bucket.class;
         if class.billing == BillingModel::Spot && !self.query.spot_allowed {
@@ -254,26 +250,21 @@ impl<'a> Search<'a, '_> {
             return self.reject(Rejection::SoldOut, bucket.len());
         }
         let shard: &'a Shard = &catalogue.shards()[placed.shard];
-        let rows = shard.index().rows(bucket.start, bucket.end);
         let weighed = self.query.policy == Policy::Reclaim && class.billing == BillingModel::Spot;
         let uniform = (!self.single && !weighed)
             .then(|| uniform_staleness(shard, bucket, self.as_of))
             .flatten();
         match uniform {
-            Some(stale) => {
-                let group = Group { rows, sizes, first: bucket.first, stale };
-                self.run(catalogue, placed, shard, &group);
-            }
+            Some(stale) => self.run(catalogue, placed, shard, &Group { rows, stale }),
             None => {
-                for (at, sizes) in rows.chunks(1).zip(sizes.chunks(1)) {
-                    let row = shard.row(at[0]);
+                for one in rows.chunks(1) {
+                    let row = shard.row(one[0].at);
                     if let Some(class) = self.unfit(shard, row) {
                         self.reject(class, 1);
                         continue;
                     }
                     let stale = row_stale(shard, row, self.as_of);
-                    let group = Group { rows: at, sizes, first: at[0], stale };
-                    self.run(catalogue, placed, shard, &group);
+                    self.run(catalogue, placed, shard, &Group { rows: one, stale });
                 }
             }
         }
@@ -299,8 +290,8 @@ impl<'a> Search<'a, '_> {
 
     /// Takes rows of one class and one staleness, cheapest first.
     fn run(&mut self, catalogue: &Catalogue, placed: &Placed, shard: &'a Shard, group: &Group<'a>) {
-        let Group { rows, sizes, first, stale } = *group;
-        let Some(head) = sizes.first().copied() else { return };
+        let Group { rows, stale } = *group;
+        let Some(head) = rows.first().copied() else { return };
         let class = &placed.bucket.class;
         if stale && self.query.fresh_only {
             return self.reject(Rejection::Stale, rows.len());
@@ -323,7 +314,7 @@ impl<'a> Search<'a, '_> {
             let Some(ceiling) = usable else {
                 return self.reject(Rejection::ExchangeRate, rows.len());
             };
-            let end = sizes.partition_point(|sizes| ceiling.holds(sizes.amount));
+            let end = rows.partition_point(|row| ceiling.holds(row.amount));
             self.reject(Rejection::AboveMaxPrice, rows.len() - end);
             matching = &rows[..end];
         }
@@ -347,11 +338,10 @@ impl<'a> Search<'a, '_> {
                 vcpus: Reverse(0),
                 memory: Reverse(0),
                 shard: placed.shard,
-                at: first,
+                at: head.at,
             },
             shard,
             rows: matching,
-            sizes,
             rate: factor,
             weighed,
         };
@@ -360,7 +350,7 @@ impl<'a> Search<'a, '_> {
             let least = self.lowest[standing as usize].get_or_insert(amount);
             *least = amount.min(*least);
         }
-        self.put(run.headed(first, head, converted));
+        self.put(run.headed(head, converted));
     }
 
     /// Puts a class among the best.
@@ -393,9 +383,9 @@ impl<'a> Search<'a, '_> {
         while best.len() < wanted {
             let Some(run) = self.runs.pop() else { break };
             best.push(run.picked());
-            let (rows, sizes) = (&run.rows[1..], &run.sizes[1..]);
+            let rows = &run.rows[1..];
             if !rows.is_empty() {
-                self.put(Run { rows, sizes, ..run }.at_head());
+                self.put(Run { rows, ..run }.at_head());
             }
         }
         Found {
@@ -410,26 +400,26 @@ impl<'a> Search<'a, '_> {
 
 impl<'a> Run<'a> {
     fn picked(&self) -> Picked<'a> {
-        let head = self.sizes.first();
+        let head = self.rows.first();
         let amount = head.zip(self.rate).and_then(|(head, rate)| head.amount.checked_mul(rate));
         Picked { shard: self.shard, rank: self.rank, amount }
     }
 
     /// The rank of the first row.
     fn at_head(self) -> Self {
-        match self.rows.first().zip(self.sizes.first()) {
-            Some((at, head)) => {
-                self.headed(*at, *head, self.rate.and_then(|rate| head.amount.checked_mul(rate)))
+        match self.rows.first().copied() {
+            Some(head) => {
+                self.headed(head, self.rate.and_then(|rate| head.amount.checked_mul(rate)))
             }
             None => self,
         }
     }
 
     /// The same, where it is known what decides about the first row.
-    fn headed(mut self, at: u32, head: Sizes, converted: Option<Decimal>) -> Self {
+    fn headed(mut self, head: Candidate, converted: Option<Decimal>) -> Self {
         let amount = match (converted, self.weighed) {
             (Some(amount), true) => {
-                let percent = reclaim_percent(self.shard.detail(self.shard.row(at)));
+                let percent = reclaim_percent(self.shard.detail(self.shard.row(head.at)));
                 let factor = Decimal::ONE_HUNDRED.checked_add(percent);
                 factor
                     .and_then(|factor| {
@@ -445,7 +435,7 @@ impl<'a> Run<'a> {
             amount,
             vcpus: Reverse(head.vcpus.wrapping_add(1)),
             memory: Reverse(head.memory_mib.wrapping_add(1)),
-            at,
+            at: head.at,
             ..self.rank
         };
         self

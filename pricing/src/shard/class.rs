@@ -56,8 +56,6 @@ pub(crate) struct Bucket {
     /// the sheet's own time is `AS_SHEET`.
     pub(crate) oldest: i64,
     pub(crate) newest: i64,
-    /// The first row.
-    pub(crate) first: u32,
 }
 
 impl Bucket {
@@ -67,30 +65,32 @@ impl Bucket {
     }
 }
 
-/// What decides about a row besides its class.
+/// A row with what decides about it besides its class.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct Candidate {
+    /// The row's place in its shard.
+    pub(crate) at: u32,
     pub(crate) amount: Decimal,
     pub(crate) vcpus: u32,
     pub(crate) memory_mib: u64,
 }
 
-impl Sizes {
-    pub(crate) fn of(row: &Row) -> Self {
-        Self { amount: row.amount, vcpus: row.vcpus, memory_mib: row.memory_mib }
+impl Candidate {
+    fn of(at: u32, row: &Row) -> Self {
+        Self { at, amount: row.amount, vcpus: row.vcpus, memory_mib: row.memory_mib }
     }
 }
 
 impl Shard {
-    /// The classes of a model's rows, in order, and what decides about each of the rows.
-    pub(crate) fn buckets(&self, account: bool, gpu: u16) -> (Vec<Bucket>, Vec<Sizes>) {
+    /// The classes of a model's rows, in order, and the rows with what decides about each.
+    pub(crate) fn buckets(&self, account: bool, gpu: u16) -> (Vec<Bucket>, Vec<Candidate>) {
         let (start, rows) = self.index().of_gpu(account, gpu);
         let mut buckets: Vec<Bucket> = Vec::new();
-        let mut sizes = Vec::with_capacity(rows.len());
+        let mut candidates = Vec::with_capacity(rows.len());
         for (place, at) in (start..).zip(rows) {
             let row = self.row(*at);
             let class = Class::of(row);
-            sizes.push(Sizes::of(row));
+            candidates.push(Candidate::of(*at, row));
             match buckets.last_mut().filter(|bucket| bucket.class == class) {
                 Some(bucket) => {
                     bucket.end = place + 1;
@@ -103,10 +103,9 @@ impl Shard {
                     end: place + 1,
                     oldest: row.observed,
                     newest: row.observed,
-                    first: *at,
                 }),
             }
         }
-        (buckets, sizes)
+        (buckets, candidates)
     }
 }

@@ -12,7 +12,7 @@ mod row;
 mod strings;
 
 pub use build::{Limits, ShardParts, Taken};
-pub(crate) use class::{Bucket, Sizes};
+pub(crate) use class::{Bucket, Candidate};
 pub use codec::ShardFileError;
 pub use row::{KeyParts, Shard};
 pub(crate) use row::{PriceStateTag, Row};
