@@ -136,7 +136,7 @@ impl Assessed {
         self.converted.as_ref().map(|converted| converted.money.amount)
     }
 
-    /// The order of every list and quote: launchable first, then what a job can wait for, then
+    /// The order of lists and quotes that prefer nothing: launchable first, then what a job can wait for, then
     /// reference prices; whole GPUs before shares of one, fresh prices before stale ones, known
     /// prices before unknown ones, then the converted price; on demand before spot at one price, the
     /// larger machine first, at last the key. Total: no two offers are equal.

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,12 +48,16 @@ pub struct PriceFolder {
     whole: Mutex<BTreeSet<String>>,
 }
 
+/// When the present state was written, in which file, and its size: each is a new file, so two that a disk's clock
+/// does not tell apart are still two.
+type Written = (SystemTime, u64, u64);
+
 /// What stood in the present state.
 #[derive(Debug, Default)]
 struct Seen {
     shards: BTreeMap<ProviderId, Held>,
     sources: BTreeMap<ProviderId, SourceState>,
-    written: Option<SystemTime>,
+    written: Option<Written>,
 }
 
 /// What other processes wrote into the present state.
@@ -192,15 +197,16 @@ impl PriceFolder {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn written(&self) -> Option<SystemTime> {
-        fs::metadata(self.root.join(CURRENT)).ok()?.modified().ok()
+    fn written(&self) -> Option<Written> {
+        let file = fs::metadata(self.root.join(CURRENT)).ok()?;
+        Some((file.modified().ok()?, file.ino(), file.len()))
     }
 
     fn see(
         &self,
         state: &State,
         sources: &BTreeMap<ProviderId, SourceState>,
-        written: Option<SystemTime>,
+        written: Option<Written>,
     ) {
         let shards = state.live().map(|held| (held.provider.clone(), held.clone())).collect();
         *self.seen() = Seen { shards, sources: sources.clone(), written };

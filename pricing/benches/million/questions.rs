@@ -26,6 +26,18 @@ pub(crate) fn question(n: usize) -> Query {
     query
 }
 
+/// The same of every model, count and region in turn: no offer is asked for again before all others were.
+pub(crate) fn wide_question(n: usize) -> Query {
+    let models = GpuModel::all();
+    let (count, region) = (n / models.len(), n / models.len() / 4);
+    Query {
+        gpu: Some(models[n % models.len()].id),
+        gpu_count: COUNTS[count % 4],
+        region: Some(format!("region-{}", region % REGIONS)),
+        ..question(n)
+    }
+}
+
 pub(crate) fn measure(folder: &Path) {
     let now = SystemClock.now();
     let catalogue = Catalogue::of_shards(load(folder));

@@ -52,13 +52,19 @@ impl Answers {
             state_id.clone_into(&mut held.state_id);
         }
         let size = reply.len() + question.2.len();
-        if held.bytes + size <= MOST {
-            held.bytes += size;
-            // The text that came is a part of all that its connection read.
-            let (lang, audience, text) = question;
-            let question = (*lang, *audience, Bytes::copy_from_slice(text));
-            // And the answer lies in memory that others wait for.
-            held.replies.insert(question, Bytes::copy_from_slice(reply));
+        if held.bytes + size > MOST {
+            return;
+        }
+        held.bytes += size;
+        drop(held);
+        // The text that came is a part of all that its connection read, and the answer lies in memory that others
+        // wait for.
+        let (lang, audience, text) = question;
+        let question = (*lang, *audience, Bytes::copy_from_slice(text));
+        let reply = Bytes::copy_from_slice(reply);
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_of == as_of && held.state_id == state_id {
+            held.replies.insert(question, reply);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Extension, FromRequestParts, Query as UrlQuery, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::answers::{Answers, Question};
 use super::beside::beside;
+use super::compression::compressed;
 use super::laid::LaidRows;
 use super::richer::{has, validator};
 use crate::catalogue::Audience;
@@ -26,6 +27,10 @@ use crate::request::{
 };
 use crate::rows::QuoteReply;
 use crate::service::{PriceService, model_named};
+
+/// Bytes of a quote that fit the first packets of a connection: compressing less saves no time, and costs ten
+/// times what the quote does.
+const LARGE_QUOTE: u64 = 14 * 1024;
 
 /// A quote is a handful of fields.
 const MAX_BODY: usize = 64 * 1024;
@@ -100,10 +105,11 @@ async fn offers(
     .await
 }
 
-/// Who asks, and in which language, without a copy of all headers.
+/// Who asks, in which language, and which encodings are understood, without a copy of all headers.
 struct Caller {
     lang: Lang,
     audience: Audience,
+    encodings: Option<HeaderValue>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -111,22 +117,27 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let audience = parts.extensions.get::<Audience>().copied().unwrap_or_default();
-        Ok(Self { lang: lang_of(&parts.headers), audience })
+        let encodings = parts.headers.get(header::ACCEPT_ENCODING).cloned();
+        Ok(Self { lang: lang_of(&parts.headers), audience, encodings })
     }
 }
 
 async fn quote(
     State(asked): State<Arc<Asked>>,
-    Caller { lang, audience }: Caller,
+    Caller { lang, audience, encodings }: Caller,
     body: Body,
 ) -> Response {
     let Ok(body) = to_bytes(body, MAX_BODY).await else {
         let error = RequestError::new("body", Problem::TooLarge);
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &error, lang);
     };
-    match asked.quote((lang, audience, body)) {
+    let reply = match asked.quote((lang, audience, body)) {
         Ok(reply) => reply,
         Err(long) => beside(long).await,
+    };
+    match encodings.filter(|_| reply.size_hint().lower() > LARGE_QUOTE) {
+        Some(encodings) => Box::pin(compressed(encodings, reply)).await,
+        None => reply,
     }
 }
 
@@ -147,18 +158,18 @@ impl Asked {
             Err(error) => return Ok(refuse(StatusCode::BAD_REQUEST, &error, *lang)),
         };
         query.audience = *audience;
-        query.gpu = match model_named(gpu_model.as_deref()) {
-            Ok(gpu) => gpu,
-            Err(meant) => {
-                let reply = QuoteReply::unknown_model(catalogue.snapshot_id(), as_of, meant);
-                return Ok(Json(reply).into_response());
-            }
-        };
         // The first quote of a state writes it down, and a question about all models looks at all.
-        let long = query.gpu.is_none() || !self.service.is_kept(&catalogue);
+        let long = gpu_model.is_none() || !self.service.is_kept(&catalogue);
+        let named = model_named(gpu_model.as_deref()).map(|gpu| query.gpu = gpu);
         let answer = move || {
             self.service.keep_for_quotes(&catalogue);
-            let reply = self.laid.reply(&catalogue, &query, question.0, as_of);
+            let reply = match named {
+                Ok(()) => self.laid.reply(&catalogue, &query, question.0, as_of),
+                Err(meant) => {
+                    let reply = QuoteReply::unknown_model(catalogue.snapshot_id(), as_of, meant);
+                    Bytes::from(serde_json::to_vec(&reply).unwrap_or_default())
+                }
+            };
             self.answers.put(catalogue.state_id(), as_of, &question, &reply);
             json_bytes(reply)
         };

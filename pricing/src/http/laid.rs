@@ -5,12 +5,13 @@
 //! offer copies it. What comes out is, byte for byte, what [`QuoteReply`](crate::QuoteReply) is written as.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::body::Bytes;
 use jiff::Timestamp;
 use runwhere_model::Lang;
 use serde::{Serialize, Serializer};
+use tokio::runtime::Handle;
 
 use super::buffers::Buffers;
 use crate::canonical::{expires_at, quote_id};
@@ -23,22 +24,34 @@ use crate::rows::OfferRow;
 
 /// Bytes of rows that are held at most.
 const MOST: usize = 64 << 20;
-/// A row takes less.
+/// Most rows take less.
 const USUAL_ROW: usize = 2 * 1024;
+/// A larger row is not held.
+const LARGEST_ROW: usize = 16 * 1024;
 
 /// The rows that quotes of a state and a day were answered with.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LaidRows {
     held: RwLock<Held>,
+    /// Bytes of them at most.
+    most: usize,
     buffers: Buffers,
 }
+
+impl Default for LaidRows {
+    fn default() -> Self {
+        Self { held: RwLock::default(), most: MOST, buffers: Buffers::default() }
+    }
+}
+
+type Rows = HashMap<Place, Arc<LaidRow>, foldhash::fast::RandomState>;
 
 #[derive(Debug, Default)]
 struct Held {
     state_id: String,
     /// Ages of exchange rates, which rows show, count days.
     day: i64,
-    rows: HashMap<Place, LaidRow, foldhash::fast::RandomState>,
+    rows: Rows,
     bytes: usize,
 }
 
@@ -107,53 +120,74 @@ impl LaidRows {
         asked: Asked<'_>,
     ) {
         let (state_id, day) = (catalogue.state_id(), day_of(asked.as_of));
-        let mut new = Vec::new();
-        {
-            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-            let holds = held.state_id == state_id && held.day == day;
-            // Rows lie scattered over the memory. Looked up in one go, the waits for it are one wait.
-            let found = chosen.iter().map(|chosen| {
-                let place = Place::of(chosen, asked.lang);
-                (place, held.rows.get(&place).filter(|_| holds))
-            });
-            let found: Vec<_> = found.collect();
-            for (chosen, (place, held)) in chosen.iter().zip(found) {
-                if chosen.rank > 1 {
-                    out.push(b',');
-                }
-                if let Some(row) = held {
-                    row.recommend(out, chosen, asked);
-                    continue;
-                }
-                let (row, lasts) = LaidRow::new(catalogue, chosen, asked);
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let holds = held.state_id == state_id && held.day == day;
+        // Rows lie scattered over the memory. Looked up in one go, the waits for it are one wait.
+        let found = chosen
+            .iter()
+            .map(|chosen| held.rows.get(&Place::of(chosen, asked.lang)).filter(|_| holds));
+        let found: Vec<_> = found.collect();
+        if found.iter().all(Option::is_some) {
+            for (chosen, row) in chosen.iter().zip(found.into_iter().flatten()) {
                 row.recommend(out, chosen, asked);
-                if lasts {
-                    new.push((place, row));
-                }
             }
+            return;
         }
-        if !new.is_empty() {
-            self.hold(state_id, day, new);
+        let found: Vec<_> = found.into_iter().map(|row| row.cloned()).collect();
+        // Rows are made while nobody waits for the others.
+        drop(held);
+        let mut new = Vec::new();
+        for (chosen, row) in chosen.iter().zip(found) {
+            let row = row.unwrap_or_else(|| {
+                let (row, lasts) = LaidRow::new(catalogue, chosen, asked);
+                let row = Arc::new(row);
+                if lasts {
+                    new.push((Place::of(chosen, asked.lang), Arc::clone(&row)));
+                }
+                row
+            });
+            row.recommend(out, chosen, asked);
         }
+        self.hold(state_id, day, new);
     }
 
     /// Holds rows, and forgets those of other states and days; all of them where they become too many.
-    fn hold(&self, state_id: &str, day: i64, new: Vec<(Place, LaidRow)>) {
+    fn hold(&self, state_id: &str, day: i64, new: Vec<(Place, Arc<LaidRow>)>) {
+        let mut forgotten = Vec::new();
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let mut forgotten = HashMap::default();
-        if held.state_id != state_id || held.day != day || held.bytes > MOST {
-            forgotten = std::mem::take(&mut held.rows);
-            held.bytes = 0;
+        if held.state_id != state_id || held.day != day {
+            forgotten.push(held.forget());
             held.day = day;
             state_id.clone_into(&mut held.state_id);
         }
         for (place, row) in new {
-            held.bytes += row.json.len() + size_of::<(Place, LaidRow)>();
-            held.rows.insert(place, row);
+            let bytes = row.bytes();
+            if bytes > LARGEST_ROW {
+                continue;
+            }
+            if held.bytes + bytes > self.most {
+                forgotten.push(held.forget());
+            }
+            held.bytes += bytes;
+            // Two may have made the same row.
+            if let Some(same) = held.rows.insert(place, row) {
+                held.bytes -= same.bytes();
+            }
         }
         drop(held);
-        // Takes a while where there are many: not while others wait.
-        drop(forgotten);
+        // Many rows take a while to forget: not while others wait, and not where others are answered.
+        if let (true, Ok(runtime)) =
+            (forgotten.iter().any(|rows| !rows.is_empty()), Handle::try_current())
+        {
+            runtime.spawn_blocking(move || drop(forgotten));
+        }
+    }
+}
+
+impl Held {
+    fn forget(&mut self) -> Rows {
+        self.bytes = 0;
+        std::mem::take(&mut self.rows)
     }
 }
 
@@ -170,6 +204,7 @@ impl LaidRow {
         let Asked { lang, as_of, .. } = asked;
         let (shard, rank) = (chosen.picked.shard, chosen.picked.rank);
         let assessed = catalogue.assess_of(Some(shard), shard.entry(rank.at), as_of);
+        debug_assert_eq!((assessed.standing(), assessed.stale), (rank.standing, rank.stale));
         let mut json = Vec::with_capacity(USUAL_ROW);
         // Before the age there are no fields with fields of their own, and in a text no quotation mark stands alone.
         write(&mut json, &OfferRow { age: None, ..OfferRow::new(&assessed, as_of, lang) });
@@ -187,9 +222,17 @@ impl LaidRow {
         (Self { json: json.into_boxed_slice(), age, reason, reasons, observed_at }, lasts)
     }
 
+    /// What it takes of the memory.
+    fn bytes(&self) -> usize {
+        self.json.len() + size_of::<Self>() + size_of::<(Place, Arc<Self>)>()
+    }
+
     /// Writes the offer as one of an answer's.
     fn recommend(&self, out: &mut Vec<u8>, chosen: &Chosen<'_>, asked: Asked<'_>) {
         let Asked { query, lang, as_of } = asked;
+        if chosen.rank > 1 {
+            out.push(b',');
+        }
         out.extend_from_slice(b"{\"rank\":");
         write(out, &chosen.rank);
         out.extend_from_slice(b",\"offer\":");
@@ -253,4 +296,32 @@ fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
     write(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Parts;
+    use crate::codes::CodeBook;
+    use crate::rows::QuoteReply;
+
+    #[test]
+    fn where_too_much_is_held_all_is_forgotten_and_answers_stay_the_same() {
+        let catalogue = Catalogue::build(&Parts::default(), &mut CodeBook::new());
+        let as_of: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+        let laid = LaidRows { most: 20_000, ..LaidRows::default() };
+        let mut forgot = 0;
+        for gpu in catalogue.gpus().chain(catalogue.gpus()) {
+            let query = Query::new(Some(gpu), 1);
+            let before = laid.held.read().unwrap().bytes;
+            let reply = laid.reply(&catalogue, &query, Lang::Zh, as_of);
+            let wanted = catalogue.quote(&query, as_of);
+            assert_eq!(reply, serde_json::to_vec(&QuoteReply::new(&wanted, Lang::Zh)).unwrap());
+            let held = laid.held.read().unwrap();
+            assert_eq!(held.bytes, held.rows.values().map(|row| row.bytes()).sum::<usize>());
+            assert!(held.bytes <= laid.most);
+            forgot += usize::from(held.bytes < before);
+        }
+        assert!(forgot > 2, "{forgot}");
+    }
 }

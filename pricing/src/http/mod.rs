@@ -5,6 +5,7 @@
 mod answers;
 mod beside;
 mod buffers;
+mod compression;
 mod contract;
 mod document;
 mod laid;
@@ -15,9 +16,6 @@ mod standalone;
 use std::sync::Arc;
 
 use axum::Router;
-use tower_http::CompressionLevel;
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
 
 use crate::refresh::Refresher;
 use crate::service::PriceService;
@@ -47,15 +45,10 @@ pub fn router_with(refresher: Arc<Refresher>) -> Router {
 }
 
 fn routes(served: Served) -> Router {
-    // Lists shrink tenfold; what fits a packet is not worth it, and neither is a quote, which fits the first
-    // few: it would take ten times as long.
-    let large = SizeAbove::new(1400);
-    let compressed =
-        CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large);
     let service = Arc::clone(&served.service);
     contract::lists(Arc::clone(&service))
         .merge(richer::routes(served))
-        .layer(compressed)
+        .layer(compression::compression())
         .merge(contract::quotes(service))
         .method_not_allowed_fallback(contract::method_not_allowed)
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
-use axum::extract::Extension;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -59,7 +58,7 @@ fn any_offer() -> impl Strategy<Value = Offer> {
         |((of, region, spot, number, name), price, kind, state, read, source, mark)| {
             let billing_model = if spot { "spot" } else { "on_demand" };
             let key = format!("p{of}/r{region}/-/{billing_model}/t{number}");
-            let mut offer = offer(&key, "t4", "1", price);
+            let mut offer = offer(&key, "t4", if number == 3 { "2" } else { "1" }, price);
             let (launchable, sold_out, details) = state;
             offer.key.instance_type = format!("{name}{number}");
             offer.gpu_raw = name;
@@ -94,7 +93,12 @@ fn asked() -> impl Strategy<Value = (Query, i64, Lang)> {
     let later = prop_oneof![Just(0i64), 1..5i64, 600..90_000i64, Just(86_400 * 100)];
     let places = prop::option::of(prop_oneof![Just("r0"), Just("r1")]);
     (
-        (prop::bool::weighted(0.9), any::<bool>(), 1..9usize, any::<bool>(), any::<bool>()),
+        (
+            (prop::bool::weighted(0.9), any::<bool>(), any::<bool>(), any::<bool>()),
+            prop_oneof![1..9usize, Just(100)],
+            prop_oneof![4 => Just(1u32), 1 => Just(2)],
+            any::<bool>(),
+        ),
         prop::option::of(1..40u32),
         places.clone(),
         places,
@@ -103,7 +107,7 @@ fn asked() -> impl Strategy<Value = (Query, i64, Lang)> {
         any::<bool>(),
     )
         .prop_map(|(flags, ceiling, region, preferred, run, later, zh)| {
-            let (named, spot_allowed, top_n, reclaim, fresh_only) = flags;
+            let ((named, spot_allowed, reclaim, fresh_only), top_n, count, member) = flags;
             let gpu = runwhere_model::GpuModel::resolve("t4").map(|model| model.id);
             let query = Query {
                 spot_allowed,
@@ -115,8 +119,8 @@ fn asked() -> impl Strategy<Value = (Query, i64, Lang)> {
                 policy: if reclaim { Policy::Reclaim } else { Policy::Price },
                 hours: run.map(|(hours, _)| Decimal::new(i64::from(hours), 1)),
                 disk_gib: run.map(|(_, disk)| disk),
-                audience: Audience::Member,
-                ..Query::new(gpu.filter(|_| named), 1)
+                audience: if member { Audience::Member } else { Audience::Public },
+                ..Query::new(gpu.filter(|_| named), count)
             };
             (query, later, if zh { Lang::Zh } else { Lang::En })
         })
@@ -162,7 +166,7 @@ proptest! {
             }
         };
         put(&before);
-        let routes = router(Arc::clone(&service)).layer(Extension(Audience::Member));
+        let routes = router(Arc::clone(&service));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         for (at, (query, later, lang)) in questions.into_iter().enumerate() {
             clock.0.fetch_add(later, Ordering::Relaxed);
@@ -171,6 +175,7 @@ proptest! {
             }
             let request = Request::post("/api/v1/comparison/quote")
                 .header("accept-language", if lang == Lang::Zh { "zh" } else { "en" })
+                .extension(query.audience)
                 .body(Body::from(body(&query)))
                 .expect("a request");
             let answer = runtime.block_on(async {

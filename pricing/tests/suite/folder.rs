@@ -92,6 +92,24 @@ async fn what_other_processes_put_into_the_folder_is_kept_and_seen() {
     assert_eq!(served(&refresher(&clock, &[&a], Some(folder.path()))), [5, 3, 2]);
 }
 
+/// A disk's clock goes in steps: what two processes write within one has one time.
+#[tokio::test]
+async fn what_is_written_within_a_step_of_the_disks_clock_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Hand::new();
+    let a = Told::new("a", vec![Ok(sheet(many("a", "on_demand", 5), clock.now()))]);
+    let server = refresher(&clock, &[&a], Some(folder.path()));
+    server.refresh_due().await;
+    let current = folder.path().join("current.json");
+    let seen = std::fs::metadata(&current).unwrap().modified().unwrap();
+    let import = refresher(&clock, &[], Some(folder.path()));
+    import.service().replace_sheet(provider("b"), sheet(many("b", "on_demand", 2), clock.now()));
+    import.keep().unwrap();
+    std::fs::File::options().write(true).open(&current).unwrap().set_modified(seen).unwrap();
+    server.look().await;
+    assert_eq!(server.service().catalogue().shard(&provider("b")).map_or(0, |s| s.len()), 2);
+}
+
 #[tokio::test]
 async fn a_decision_of_another_process_reaches_the_server_and_is_not_written_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -151,7 +151,7 @@ proptest! {
         };
         prop_assert_eq!(keys(&one), keys(&other));
         prop_assert_eq!(&one.id, &other.id);
-        if query.policy == Policy::Price && query.prefer_regions.is_empty() && query.gpu.is_some() {
+        if query.policy == Policy::Price && query.prefer_regions.is_empty() {
             let all = &one.recommendations;
             for (at, first) in all.iter().enumerate() {
                 for second in &all[at + 1..] {

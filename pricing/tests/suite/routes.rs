@@ -366,6 +366,22 @@ async fn large_answers_are_compressed_for_those_who_ask() {
     assert!(packed.len() * 5 < plain.len(), "{} of {}", packed.len(), plain.len());
     let small = get("/api/v1/prices/fx", "gzip").await.expect("an answer");
     assert!(!small.headers().contains_key("content-encoding"));
+
+    let ask = |top_n: usize, encoding: &str| {
+        let question = json!({ "top_n": top_n }).to_string();
+        let request = Request::post("/api/v1/comparison/quote").header("accept-encoding", encoding);
+        router(service.clone()).oneshot(request.body(Body::from(question)).expect("a request"))
+    };
+    let plain = ask(40, "identity").await.expect("an answer");
+    assert!(!plain.headers().contains_key("content-encoding"));
+    let packed = ask(40, "gzip").await.expect("an answer");
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert_eq!(packed.headers()["content-type"], "application/json");
+    assert!(packed.headers()["vary"].to_str().is_ok_and(|by| by == "accept-encoding"));
+    let (plain, packed) = (bytes(plain).await, bytes(packed).await);
+    assert!(packed.len() * 4 < plain.len(), "{} of {}", packed.len(), plain.len());
+    let small = ask(3, "gzip").await.expect("an answer");
+    assert!(!small.headers().contains_key("content-encoding"));
 }
 
 /// Within a second a question has one answer, under one id.
