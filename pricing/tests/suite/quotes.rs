@@ -388,6 +388,26 @@ fn across_models_gives_one_offer_each() {
     );
 }
 
+/// The lowest price has 100, also where it is nothing: a machine of one's own.
+#[test]
+fn the_lowest_price_has_the_full_score() {
+    let service = service(young(), false);
+    let own = |name: &str, price| {
+        let mut offer = offer(&format!("a/-/-/on_demand/{name}"), "t4", "1", price);
+        offer.price.kind = PriceKind::Configured;
+        offer
+    };
+    let scores = |offers: Vec<Offer>| {
+        service.replace_sheet(provider("a"), sheet(offers, young()));
+        let rows = service.quote_named(Some("t4"), member("t4", 1), Lang::En).recommendations;
+        rows.iter().map(|row| row.score.map(|score| score.to_string())).collect::<Vec<_>>()
+    };
+    let score = |text: &str| Some(text.to_owned());
+    let two = vec![own("x", "1.50 CNY"), own("y", "1.5 CNY"), own("z", "2 CNY")];
+    assert_eq!(scores(two), [score("100"), score("100"), score("75.0")]);
+    assert_eq!(scores(vec![own("x", "0 CNY"), own("z", "2 CNY")]), [score("100"), score("0")]);
+}
+
 /// As within one model: what the question says decides, not the price alone.
 #[test]
 fn across_models_the_preferred_region_comes_first() {

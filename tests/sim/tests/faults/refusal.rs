@@ -46,7 +46,9 @@ fn fault_11_a_quota_blocks_its_scope_and_is_shown() {
     let row = world.trial(&trial);
     assert!(row.waiting_for.unwrap().starts_with("quota"), "shown to the user");
     assert_eq!(row.refusals[0].kind, ErrorKind::Quota);
-    // The same region is not asked for something else; another region is.
+    // Refused a moment ago, the same region is not asked for something else; another region is. How long after a
+    // refusal's end the trial itself asks again is its id's to say, so only then the refusal is sure to hold.
+    world.until(seconds(1800), "the next refusal", |world| world.cloud.calls(Verb::Launch) > calls);
     let mut east = world.request("east");
     east.offer_key = Some(world.cloud.keys()[0].to_string());
     east.yaml = east.yaml.replace("gpuNum: 1", "gpuNum: 8");
