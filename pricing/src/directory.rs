@@ -207,11 +207,14 @@ impl<'a> OfCount<'a> {
         &self.of.rows[placed.rows..placed.rows + placed.bucket.len()]
     }
 
-    /// Reads some classes and their cheapest rows in one go: the waits for memory are then one wait. Of more
-    /// classes than a question about one region has, memory that is read in order comes by itself.
+    /// Reads some classes and their first rows in one go: the waits for memory are then one wait. What comes after
+    /// as many as a question about one region has, memory that is read in order brings by itself.
     pub(crate) fn fetch(&self, placed: &[Placed]) {
-        let heads = placed.iter().take(MOST_FETCHED).map(|placed| self.of.rows[placed.rows].at);
-        std::hint::black_box(heads.fold(0, u32::wrapping_add));
+        let (Some(first), Some(last)) = (placed.first(), placed.last()) else { return };
+        let rows = &self.of.rows[first.rows..last.rows + last.bucket.len()];
+        let classes = placed.iter().take(MOST_FETCHED).map(|placed| placed.bucket.start);
+        let rows = rows.iter().take(MOST_FETCHED).step_by(2).map(|row| row.at);
+        std::hint::black_box(classes.chain(rows).fold(0, u32::wrapping_add));
     }
 
     /// The classes.

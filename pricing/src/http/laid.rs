@@ -44,7 +44,7 @@ impl Default for LaidRows {
     }
 }
 
-type Rows = HashMap<Place, Arc<LaidRow>, foldhash::fast::RandomState>;
+type Rows = HashMap<Place, LaidRow, foldhash::fast::RandomState>;
 
 #[derive(Debug, Default)]
 struct Held {
@@ -73,9 +73,9 @@ struct Place {
 }
 
 /// A row as it is written: the offer up to its age, the rest of it, and what is said of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LaidRow {
-    json: Box<[u8]>,
+    json: Arc<[u8]>,
     /// Where the age belongs.
     age: usize,
     /// Where the offer ends and the text of its reasons begins.
@@ -140,9 +140,8 @@ impl LaidRows {
         for (chosen, row) in chosen.iter().zip(found) {
             let row = row.unwrap_or_else(|| {
                 let (row, lasts) = LaidRow::new(catalogue, chosen, asked);
-                let row = Arc::new(row);
                 if lasts {
-                    new.push((Place::of(chosen, asked.lang), Arc::clone(&row)));
+                    new.push((Place::of(chosen, asked.lang), row.clone()));
                 }
                 row
             });
@@ -152,7 +151,7 @@ impl LaidRows {
     }
 
     /// Holds rows, and forgets those of other states and days; all of them where they become too many.
-    fn hold(&self, state_id: &str, day: i64, new: Vec<(Place, Arc<LaidRow>)>) {
+    fn hold(&self, state_id: &str, day: i64, new: Vec<(Place, LaidRow)>) {
         let mut forgotten = Vec::new();
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.state_id != state_id || held.day != day {
@@ -219,12 +218,12 @@ impl LaidRow {
         write(&mut json, &said);
         let observed_at = assessed.entry.offer.price.observed_at;
         let lasts = !matches!(assessed.not_launchable, Some(NotLaunchable::StalePrice { .. }));
-        (Self { json: json.into_boxed_slice(), age, reason, reasons, observed_at }, lasts)
+        (Self { json: json.into(), age, reason, reasons, observed_at }, lasts)
     }
 
     /// What it takes of the memory.
     fn bytes(&self) -> usize {
-        self.json.len() + size_of::<Self>() + size_of::<(Place, Arc<Self>)>()
+        self.json.len() + size_of::<(Place, Self)>()
     }
 
     /// Writes the offer as one of an answer's.
