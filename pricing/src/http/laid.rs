@@ -98,9 +98,9 @@ impl LaidRows {
         let asked = Asked { query, lang, as_of };
         self.buffers.written(|out| {
             out.extend_from_slice(b"{\"quote_id\":");
-            plain(out, &quote_id(catalogue, query, as_of));
+            unescaped(out, &quote_id(catalogue, query, as_of));
             out.extend_from_slice(b",\"snapshot_id\":");
-            plain(out, catalogue.snapshot_id());
+            unescaped(out, catalogue.snapshot_id());
             field(out, "as_of", &as_of);
             field(out, "expires_at", &expires_at(as_of));
             out.extend_from_slice(b",\"recommendations\":[");
@@ -248,7 +248,8 @@ impl LaidRow {
             out.extend_from_slice(b",\"reasons\":");
             out.extend_from_slice(reasons);
         } else {
-            // One text and one list of both: the end of the first and the beginning of the second fall away.
+            // One text and one list of both: the end of the first and the beginning of the second fall away. There
+            // is always something to say of an offer, so neither of the second is empty.
             write(out, &join(&chosen.claims, lang));
             out.pop();
             out.extend_from_slice(separator(lang).as_bytes());
@@ -279,7 +280,7 @@ impl Serialize for Counts<'_> {
 }
 
 /// A text of which every letter stands for itself.
-fn plain(out: &mut Vec<u8>, text: &str) {
+fn unescaped(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
@@ -322,5 +323,27 @@ mod tests {
             forgot += usize::from(held.bytes < before);
         }
         assert!(forgot > 2, "{forgot}");
+    }
+
+    #[test]
+    fn several_threads_that_push_out_each_others_rows_get_their_own_answers() {
+        let catalogue = Catalogue::build(&Parts::default(), &mut CodeBook::new());
+        let first: Timestamp = "2026-11-20T23:59:58Z".parse().unwrap();
+        let laid = LaidRows { most: 20_000, ..LaidRows::default() };
+        let ask = |lang| {
+            for (at, gpu) in catalogue.gpus().enumerate() {
+                // Now this day, now the next one.
+                let as_of = Timestamp::from_second(first.as_second() + at as i64 % 4).unwrap();
+                let query = Query::new(Some(gpu), 1);
+                let wanted = catalogue.quote(&query, as_of);
+                let wanted = serde_json::to_vec(&QuoteReply::new(&wanted, lang)).unwrap();
+                assert_eq!(laid.reply(&catalogue, &query, lang, as_of), wanted);
+            }
+        };
+        std::thread::scope(|scope| {
+            for lang in [Lang::Zh, Lang::En, Lang::Zh, Lang::En] {
+                scope.spawn(move || (0..5).for_each(|_| ask(lang)));
+            }
+        });
     }
 }

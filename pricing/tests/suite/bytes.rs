@@ -178,14 +178,23 @@ proptest! {
                 .extension(query.audience)
                 .body(Body::from(body(&query)))
                 .expect("a request");
-            let answer = runtime.block_on(async {
+            let send = async |request: Request<Body>| {
                 let response = routes.clone().oneshot(request).await.expect("an answer");
                 response.into_body().collect().await.expect("a body").to_bytes()
-            });
+            };
+            let answer = runtime.block_on(send(request));
+            let audience = query.audience;
             let name = query.gpu.map(|gpu| gpu.to_string());
             let reply = service.quote_named(name.as_deref(), query, lang);
             let wanted = serde_json::to_string(&reply).expect("JSON");
             prop_assert_eq!(std::str::from_utf8(&answer).expect("text"), wanted);
+            let id = reply.quote_id.expect("a model that there is");
+            let again = Request::get(format!("/api/v1/prices/quotes/{id}"))
+                .header("accept-language", if lang == Lang::Zh { "zh" } else { "en" })
+                .extension(audience)
+                .body(Body::empty())
+                .expect("a request");
+            prop_assert_eq!(runtime.block_on(send(again)), answer, "answered again by its id");
         }
     }
 }
