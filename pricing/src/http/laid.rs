@@ -328,11 +328,11 @@ mod tests {
     #[test]
     fn several_threads_that_push_out_each_others_rows_get_their_own_answers() {
         let catalogue = Catalogue::build(&Parts::default(), &mut CodeBook::new());
-        let first: Timestamp = "2026-11-20T23:59:58Z".parse().unwrap();
+        // At midnight the bundled rates become too old to decide, which rows say.
+        let first: Timestamp = "2027-01-22T23:59:58Z".parse().unwrap();
         let laid = LaidRows { most: 20_000, ..LaidRows::default() };
         let ask = |lang| {
             for (at, gpu) in catalogue.gpus().enumerate() {
-                // Now this day, now the next one.
                 let as_of = Timestamp::from_second(first.as_second() + at as i64 % 4).unwrap();
                 let query = Query::new(Some(gpu), 1);
                 let wanted = catalogue.quote(&query, as_of);
