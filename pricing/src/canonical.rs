@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
 use runwhere_model::{GpuModelId, parse_decimal};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub const QUOTE_VALID_SECONDS: i64 = 900;
 #[serde(deny_unknown_fields)]
 struct Canonical<'a> {
     #[serde(rename = "t")]
-    as_of: Timestamp,
+    as_of: Cow<'a, str>,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     gpu: Option<GpuModelId>,
     #[serde(rename = "n")]
@@ -73,10 +74,25 @@ fn none(regions: &[String]) -> bool {
 
 /// The id of a quote: letters and digits, points, hyphens and underscores.
 pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -> String {
+    let mut id = Vec::with_capacity(34 + USUAL_QUESTION * 4 / 3);
+    write_quote_id(&mut id, catalogue, query, &instant(as_of));
+    String::from_utf8(id).unwrap_or_default()
+}
+
+/// An instant, as answers and ids say it.
+pub(crate) fn instant(at: Timestamp) -> String {
+    let mut text = String::with_capacity(32);
+    // Writing to memory does not fail.
+    let _ = DateTimePrinter::new().print_timestamp(&at, &mut text);
+    text
+}
+
+/// Writes the id of a quote as of an [`instant`].
+pub(crate) fn write_quote_id(out: &mut Vec<u8>, catalogue: &Catalogue, query: &Query, as_of: &str) {
     let digits = |number: Option<Decimal>| number.map(|number| Digits::from(number.normalize()));
     let (max_hourly_price, hours) = (digits(query.max_hourly_price), digits(query.hours));
     let canonical = Canonical {
-        as_of,
+        as_of: Cow::Borrowed(as_of),
         gpu: query.gpu,
         gpu_count: query.gpu_count,
         task_type: query.task_type,
@@ -99,11 +115,13 @@ pub(crate) fn quote_id(catalogue: &Catalogue, query: &Query, as_of: Timestamp) -
     let mut json = Vec::with_capacity(USUAL_QUESTION);
     // Writing to memory does not fail.
     let _ = serde_json::to_writer(&mut json, &canonical);
-    let mut id = String::with_capacity(34 + json.len() * 4 / 3);
-    id.push_str(catalogue.state_id());
-    id.push('.');
-    URL_SAFE_NO_PAD.encode_string(json, &mut id);
-    id
+    out.extend_from_slice(catalogue.state_id().as_bytes());
+    out.push(b'.');
+    let start = out.len();
+    out.resize(start + json.len() * 4 / 3 + 4, 0);
+    // There is room for it.
+    let length = URL_SAFE_NO_PAD.encode_slice(json, &mut out[start..]).unwrap_or_default();
+    out.truncate(start + length);
 }
 
 /// A quote id taken apart.
@@ -135,7 +153,7 @@ impl QuoteRef {
         let hours = exact(&canonical.hours)?;
         Some(Self {
             state_id: state.to_owned(),
-            as_of: canonical.as_of,
+            as_of: canonical.as_of.parse().ok()?,
             query: Query {
                 gpu: canonical.gpu,
                 gpu_count: canonical.gpu_count,

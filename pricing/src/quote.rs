@@ -340,8 +340,24 @@ fn score(lowest: Option<Decimal>, amount: Option<Decimal>) -> Option<Decimal> {
     if lowest == amount {
         return Some(Decimal::ONE_HUNDRED);
     }
-    let ratio = lowest.checked_mul(Decimal::ONE_HUNDRED)?.checked_div(amount)?;
-    Some(ratio.round_dp_with_strategy(1, RoundingStrategy::MidpointAwayFromZero))
+    let tenths = tenths(lowest, amount).or_else(|| {
+        let ratio = lowest.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(amount)?;
+        ratio.round_dp_with_strategy(0, RoundingStrategy::MidpointAwayFromZero).to_i64()
+    })?;
+    Some(Decimal::new(tenths, 1))
+}
+
+/// A thousand times the ratio of two prices, rounded half up. Whole numbers divide many times faster than decimals;
+/// `None` where they are too large for that.
+fn tenths(lowest: Decimal, amount: Decimal) -> Option<i64> {
+    let scale = lowest.scale().max(amount.scale());
+    let whole = |price: Decimal| {
+        let digits = u128::try_from(price.mantissa()).ok()?;
+        digits.checked_mul(10u128.checked_pow(scale - price.scale())?)
+    };
+    let (lowest, amount) = (whole(lowest)?, whole(amount)?);
+    let doubled = lowest.checked_mul(2000)?.checked_add(amount)?;
+    i64::try_from(doubled.checked_div(amount.checked_mul(2)?)?).ok()
 }
 
 /// What is to be said of an offer, wherever it is shown.
@@ -400,4 +416,40 @@ pub fn reasons(assessed: &Assessed) -> Vec<Reason> {
     }
     debug_assert!(assessed.converted.as_ref().is_none_or(|c| c.money.currency == SHOWN));
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_score_is_the_ratio_to_half_a_tenth(
+            lowest in 1i64..1_000_000_000_000, of_lowest in 0u32..=12,
+            amount in 1i64..1_000_000_000_000, of_amount in 0u32..=12,
+        ) {
+            let lowest = Decimal::new(lowest, of_lowest);
+            let amount = lowest + Decimal::new(amount, of_amount);
+            let found = score(Some(lowest), Some(amount)).expect("a score");
+            prop_assert_eq!(found.scale(), 1);
+            // All of it has few enough digits to be exact.
+            let off = (found * amount - lowest * Decimal::ONE_HUNDRED).abs();
+            prop_assert!(off * Decimal::TWO <= amount * Decimal::new(1, 1), "{found}");
+        }
+    }
+
+    #[test]
+    fn prices_of_the_most_digits_have_scores() {
+        let of = |lowest: &str, amount: &str| {
+            let price = |text: &str| text.parse::<Decimal>().expect("a price");
+            score(Some(price(lowest)), Some(price(amount))).map(|score| score.to_string())
+        };
+        let (least, most) = ("0.0000000000000000000000000001", "79228162514264337593543950335");
+        assert_eq!(of(least, "0.0000000000000000000000000003").as_deref(), Some("33.3"));
+        assert_eq!(of(least, most).as_deref(), Some("0.0"));
+        assert_eq!(of("39614081257132168796771975168", most).as_deref(), Some("50.0"));
+        assert_eq!(of("1.9995", "2").as_deref(), Some("100.0"), "rounded, not the lowest");
+        assert_eq!(score(None, Some(Decimal::ONE)), None);
+    }
 }

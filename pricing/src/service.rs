@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::{ArcSwap, Guard};
 use jiff::SignedDuration;
 use runwhere_model::{GpuModel, GpuModelId, Lang, OfferCode, OfferKey, OfferSheet, ProviderId};
 use runwhere_providers::Clock;
@@ -66,14 +67,15 @@ struct Making {
 pub struct PriceService {
     clock: Arc<dyn Clock>,
     making: Mutex<Making>,
-    current: RwLock<Arc<Catalogue>>,
+    /// Read for each question: by all threads at once, without a count or a lock that they would pass around.
+    current: ArcSwap<Catalogue>,
     folder: Option<PriceFolder>,
     kept_sources: BTreeMap<ProviderId, SourceState>,
     damaged: Vec<String>,
     /// The last states, newest first, for quotes that are answered again.
     recent: Mutex<VecDeque<Arc<Catalogue>>>,
     /// The states that were kept for quotes last.
-    kept_states: RwLock<[String; 2]>,
+    kept_states: ArcSwap<[String; 2]>,
     /// Somebody was quoted from the present state, or one like it.
     quoted: AtomicBool,
     /// One keeps a state at a time.
@@ -109,12 +111,12 @@ impl PriceService {
         Self {
             clock,
             making: Mutex::new(making),
-            current: RwLock::new(Arc::new(catalogue)),
+            current: ArcSwap::from_pointee(catalogue),
             folder: options.folder,
             kept_sources: kept.sources,
             damaged: kept.damaged,
             recent: Mutex::default(),
-            kept_states: RwLock::default(),
+            kept_states: ArcSwap::default(),
             quoted: AtomicBool::new(false),
             keeping: Mutex::default(),
         }
@@ -254,10 +256,8 @@ impl PriceService {
         }
         match folder.save_state(catalogue) {
             Ok(()) => {
-                let id = catalogue.state_id().to_owned();
-                let mut kept = self.kept_states.write().unwrap_or_else(PoisonError::into_inner);
-                kept.rotate_right(1);
-                kept[0] = id;
+                let [last, _] = self.kept_states.load().as_ref().clone();
+                self.kept_states.store(Arc::new([catalogue.state_id().to_owned(), last]));
             }
             Err(error) => {
                 tracing::warn!(%error, "A quote cannot be answered again after a restart")
@@ -268,8 +268,7 @@ impl PriceService {
 
     /// Whether quotes of a state can be answered without a disk.
     pub(crate) fn is_kept(&self, catalogue: &Catalogue) -> bool {
-        let kept = || self.kept_states.read().unwrap_or_else(PoisonError::into_inner);
-        self.folder.is_none() || kept().iter().any(|id| id == catalogue.state_id())
+        self.folder.is_none() || self.kept_states.load().iter().any(|id| id == catalogue.state_id())
     }
 
     /// Keeps the present state on disk, so that later prices can be compared with it.
@@ -292,7 +291,12 @@ impl PriceService {
 
     /// The catalogue of now. Several questions to one catalogue give answers that fit together.
     pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.load_full()
+    }
+
+    /// The current catalogue, for one question.
+    pub(crate) fn present(&self) -> Guard<Arc<Catalogue>> {
+        self.current.load()
     }
 
     /// Takes a provider's new sheet. A complete one replaces the last; of an incomplete one only
@@ -400,10 +404,7 @@ impl PriceService {
         if self.quoted.swap(false, Ordering::Relaxed) {
             self.keep(&new);
         }
-        let old = std::mem::replace(
-            &mut *self.current.write().unwrap_or_else(PoisonError::into_inner),
-            new,
-        );
+        let old = self.current.swap(new);
         self.remember(old);
     }
 

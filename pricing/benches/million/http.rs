@@ -75,11 +75,12 @@ pub(crate) fn measure(folder: &Path) {
     let few = Requests::new((0..64).map(|n| quote(&question(n))));
     let many = Requests::new((0..200_000).map(|n| quote(&question(n))));
     let wide = Requests::new((0..200_000).map(|n| quote(&wide_question(n))));
-    let (turn, size) = load(address, &few, Duration::from_millis(500));
-    println!("quote: {size} bytes each; {} requests to warm up", turn.len());
+    let (turn, _) = load(address, &few, Duration::from_millis(500));
+    println!("{} requests to warm up", turn.len());
     let mut rates = [const { Vec::new() }; 4];
     let mut last = [Duration::ZERO; 4];
     let mut spent = [(Duration::ZERO, 0u32); 4];
+    let mut bytes = [0; 4];
     let processes = server.iter().map(|server| server.child.id()).chain([std::process::id()]);
     let processes: Vec<u32> = processes.collect();
     let processor = || -> Duration { processes.iter().map(|id| processor_of(*id)).sum() };
@@ -88,7 +89,8 @@ pub(crate) fn measure(folder: &Path) {
     let turns: Vec<_> = turns.chain((0..TURNS).map(|_| (3, &wide))).collect();
     for (at, requests) in turns {
         let before = processor();
-        let (mut times, _) = load(address, requests, Duration::from_secs(2));
+        let (mut times, size) = load(address, requests, Duration::from_secs(2));
+        bytes[at] = size;
         spent[at].0 += processor().saturating_sub(before);
         spent[at].1 += u32::try_from(times.len()).unwrap_or(u32::MAX);
         rates[at].push(Duration::from_nanos(times.len() as u64));
@@ -112,8 +114,8 @@ pub(crate) fn measure(folder: &Path) {
             (_, false) => " (at least 0.6)",
         };
         println!(
-            "quotes, {what}: {rate:.0}/s, p99 {:.2?}: {ratio:.2} of /healthz{target}",
-            last[at]
+            "quotes, {what}: {rate:.0}/s, {} bytes each, p99 {:.2?}: {ratio:.2} of /healthz{target}",
+            bytes[at], last[at]
         );
         // Where other programs take their share, this says more than the rates.
         let by_work = each[0].as_secs_f64() / each[at].as_secs_f64().max(1e-12);
@@ -199,7 +201,7 @@ fn body(query: &Query) -> String {
     body.to_string()
 }
 
-/// Asks for a while, over all connections; how long each answer took, and how large the last one was.
+/// Asks for a while, over all connections; how long each answer took, and how large they were on average.
 fn load(address: SocketAddr, requests: &Requests, span: Duration) -> (Vec<Duration>, usize) {
     let until = Instant::now() + span;
     let times = std::thread::scope(|scope| {
@@ -209,8 +211,10 @@ fn load(address: SocketAddr, requests: &Requests, span: Duration) -> (Vec<Durati
         let done = threads.into_iter().map(|thread| thread.join().expect("joined"));
         done.collect::<Vec<_>>()
     });
-    let size = times.first().map_or(0, |(_, size)| *size);
-    (times.into_iter().flat_map(|(times, _)| times).collect(), size)
+    let bytes: usize = times.iter().map(|(_, bytes)| bytes).sum();
+    let times: Vec<_> = times.into_iter().flat_map(|(times, _)| times).collect();
+    let each = bytes / times.len().max(1);
+    (times, each)
 }
 
 fn connection(
@@ -221,16 +225,16 @@ fn connection(
 ) -> (Vec<Duration>, usize) {
     let mut stream = TcpStream::connect(address).expect("connected");
     stream.set_nodelay(true).expect("set");
-    let (mut times, mut buffer, mut size) = (Vec::new(), vec![0; 256 * 1024], 0);
+    let (mut times, mut buffer, mut bytes) = (Vec::new(), vec![0; 256 * 1024], 0);
     let mut at = first * requests.len() / CONNECTIONS;
     while Instant::now() < until {
         let begun = Instant::now();
         stream.write_all(requests.get(at)).expect("sent");
-        size = answer(&mut stream, &mut buffer);
+        bytes += answer(&mut stream, &mut buffer);
         times.push(begun.elapsed());
         at += 1;
     }
-    (times, size)
+    (times, bytes)
 }
 
 /// Reads one answer with a stated length; its size.

@@ -14,6 +14,8 @@ use crate::catalogue::Audience;
 
 /// Bytes that are held at most.
 const MOST: usize = 8 << 20;
+/// Most answers take less.
+const USUAL: usize = 8 << 10;
 
 /// What was asked, word for word, and by whom.
 pub(super) type Question = (Lang, Audience, Bytes);
@@ -25,21 +27,33 @@ pub(super) struct Answers(Mutex<Held>);
 struct Held {
     state_id: String,
     as_of: Timestamp,
-    replies: HashMap<Question, Bytes>,
+    replies: HashMap<Question, Bytes, foldhash::quality::RandomState>,
     bytes: usize,
+}
+
+/// What is held for a question.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Given {
+    /// The answer, which was given before.
+    Before(Bytes),
+    /// Nothing, and the answer can be held.
+    Not,
+    /// Nothing, and there is no room for more.
+    Full,
 }
 
 impl Answers {
     /// The answer to a question of a state and an instant, where it was given before.
-    pub(super) fn get(
-        &self,
-        state_id: &str,
-        as_of: Timestamp,
-        question: &Question,
-    ) -> Option<Bytes> {
+    pub(super) fn get(&self, state_id: &str, as_of: Timestamp, question: &Question) -> Given {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = held.as_of == as_of && held.state_id == state_id;
-        same.then(|| held.replies.get(question).cloned()).flatten()
+        if held.as_of != as_of || held.state_id != state_id {
+            return Given::Not;
+        }
+        match held.replies.get(question) {
+            Some(reply) => Given::Before(reply.clone()),
+            None if held.bytes + USUAL > MOST => Given::Full,
+            None => Given::Not,
+        }
     }
 
     /// Holds an answer, and forgets those of other instants.
@@ -80,15 +94,16 @@ mod tests {
         let asked = |lang, audience| (lang, audience, Bytes::from_static(b"{}"));
         let question = asked(Lang::En, Audience::Public);
         answers.put("a", at(1), &question, &Bytes::from_static(b"one"));
-        assert_eq!(answers.get("a", at(1), &question).as_deref(), Some(&b"one"[..]));
-        assert_eq!(answers.get("b", at(1), &question), None);
-        assert_eq!(answers.get("a", at(2), &question), None);
-        assert_eq!(answers.get("a", at(1), &asked(Lang::Zh, Audience::Public)), None);
-        assert_eq!(answers.get("a", at(1), &asked(Lang::En, Audience::Member)), None);
+        let one = Given::Before(Bytes::from_static(b"one"));
+        assert_eq!(answers.get("a", at(1), &question), one);
+        assert_eq!(answers.get("b", at(1), &question), Given::Not);
+        assert_eq!(answers.get("a", at(2), &question), Given::Not);
+        assert_eq!(answers.get("a", at(1), &asked(Lang::Zh, Audience::Public)), Given::Not);
+        assert_eq!(answers.get("a", at(1), &asked(Lang::En, Audience::Member)), Given::Not);
         answers.put("a", at(2), &asked(Lang::Zh, Audience::Public), &Bytes::from_static(b"two"));
-        assert_eq!(answers.get("a", at(1), &question), None, "forgotten");
+        assert_eq!(answers.get("a", at(1), &question), Given::Not, "forgotten");
         let large = Bytes::from(vec![b' '; MOST]);
         answers.put("a", at(2), &question, &large);
-        assert_eq!(answers.get("a", at(2), &question), None, "too large to hold");
+        assert_eq!(answers.get("a", at(2), &question), Given::Not, "too large to hold");
     }
 }

@@ -1,8 +1,10 @@
 //! The routes that the published client uses.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Extension, FromRequestParts, Query as UrlQuery, State};
@@ -15,12 +17,12 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answers::{Answers, Question};
+use super::answers::{Answers, Given, Question};
 use super::beside::beside;
 use super::compression::compressed;
 use super::laid::LaidRows;
 use super::richer::{has, validator};
-use crate::catalogue::Audience;
+use crate::catalogue::{Audience, Catalogue};
 use crate::quote::{Policy, Query, TaskType};
 use crate::request::{
     ListRequest, MAX_LIMIT, MAX_TOP_N, MOST_HOURS, Problem, RequestError, known_once,
@@ -149,10 +151,12 @@ impl Asked {
     /// moved, and kept in memory, with each of the futures around it.
     fn quote(self: Arc<Self>, question: Question) -> Result<Response, Long> {
         let (lang, audience, body) = &question;
-        let (catalogue, as_of) = (self.service.catalogue(), self.service.quote_instant());
-        if let Some(reply) = self.answers.get(catalogue.state_id(), as_of, &question) {
-            return Ok(json_bytes(reply));
-        }
+        let (catalogue, as_of) = (self.service.present(), self.service.quote_instant());
+        let held = match self.answers.get(catalogue.state_id(), as_of, &question) {
+            Given::Before(reply) => return Ok(json_bytes(reply)),
+            Given::Not => true,
+            Given::Full => false,
+        };
         let (gpu_model, mut query) = match quote_request(body) {
             Ok(asked) => asked,
             Err(error) => return Ok(refuse(StatusCode::BAD_REQUEST, &error, *lang)),
@@ -161,19 +165,25 @@ impl Asked {
         // The first quote of a state writes it down, and a question about all models looks at all.
         let long = gpu_model.is_none() || !self.service.is_kept(&catalogue);
         let named = model_named(gpu_model.as_deref()).map(|gpu| query.gpu = gpu);
-        let answer = move || {
-            self.service.keep_for_quotes(&catalogue);
+        let answer = move |asked: &Self, catalogue: &Catalogue| {
+            asked.service.keep_for_quotes(catalogue);
             let reply = match named {
-                Ok(()) => self.laid.reply(&catalogue, &query, question.0, as_of),
+                Ok(()) => asked.laid.reply(catalogue, &query, question.0, as_of),
                 Err(meant) => {
                     let reply = QuoteReply::unknown_model(catalogue.snapshot_id(), as_of, meant);
                     Bytes::from(serde_json::to_vec(&reply).unwrap_or_default())
                 }
             };
-            self.answers.put(catalogue.state_id(), as_of, &question, &reply);
+            if held {
+                asked.answers.put(catalogue.state_id(), as_of, &question, &reply);
+            }
             json_bytes(reply)
         };
-        if long { Err(Box::new(answer)) } else { Ok(answer()) }
+        if !long {
+            return Ok(answer(&self, &catalogue));
+        }
+        let catalogue = Guard::into_inner(catalogue);
+        Err(Box::new(move || answer(&self, &catalogue)))
     }
 }
 
@@ -464,13 +474,16 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
 
 fn text(field: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, RequestError> {
     let Some(raw) = raw else { return Ok(None) };
-    // Nearly every text stands there as it is, without escapes.
-    let text = match serde_json::from_str::<&str>(raw.get()) {
-        Ok(text) => Some(text.trim().to_owned()),
-        Err(_) => serde_json::from_str(raw.get()).ok().map(|text: String| text.trim().to_owned()),
-    };
-    let text = text.filter(|text| !text.is_empty());
+    let text = words(raw).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     text.map(Some).ok_or(RequestError::new(field, Problem::Text))
+}
+
+/// A JSON text. Nearly every one stands there as it is, without escapes.
+fn words(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match serde_json::from_str(raw.get()) {
+        Ok(text) => Some(Cow::Borrowed(text)),
+        Err(_) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
+    }
 }
 
 fn number(
@@ -489,7 +502,7 @@ fn number(
 fn decimal(raw: &RawValue) -> Option<Decimal> {
     let text = raw.get();
     match text.starts_with('"') {
-        true => parse_decimal(serde_json::from_str::<String>(text).ok()?.trim()).ok(),
+        true => parse_decimal(words(raw)?.trim()).ok(),
         false => parse_decimal(text).ok(),
     }
 }

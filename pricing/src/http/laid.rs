@@ -13,13 +13,13 @@ use runwhere_model::Lang;
 use serde::{Serialize, Serializer};
 use tokio::runtime::Handle;
 
-use super::buffers::Buffers;
-use crate::canonical::{expires_at, quote_id};
+use super::buffers::written;
+use crate::canonical::{expires_at, instant, write_quote_id};
 use crate::catalogue::{Catalogue, NotLaunchable};
 use crate::digits::Digits;
 use crate::fx::day_of;
 use crate::quote::{Chosen, Query, Rejection, reasons, run_of};
-use crate::reason::{join, separator};
+use crate::reason::{Tag, join, separator};
 use crate::rows::OfferRow;
 
 /// Bytes of rows that are held at most.
@@ -35,12 +35,12 @@ pub(super) struct LaidRows {
     held: RwLock<Held>,
     /// Bytes of them at most.
     most: usize,
-    buffers: Buffers,
+    tags: Tags,
 }
 
 impl Default for LaidRows {
     fn default() -> Self {
-        Self { held: RwLock::default(), most: MOST, buffers: Buffers::default() }
+        Self { held: RwLock::default(), most: MOST, tags: Tags::default() }
     }
 }
 
@@ -96,13 +96,16 @@ impl LaidRows {
     ) -> Bytes {
         let answer = catalogue.answer(query, as_of);
         let asked = Asked { query, lang, as_of };
-        self.buffers.written(|out| {
-            out.extend_from_slice(b"{\"quote_id\":");
-            unescaped(out, &quote_id(catalogue, query, as_of));
-            out.extend_from_slice(b",\"snapshot_id\":");
+        written(|out| {
+            out.extend_from_slice(b"{\"quote_id\":\"");
+            let at = instant(as_of);
+            write_quote_id(out, catalogue, query, &at);
+            out.extend_from_slice(b"\",\"snapshot_id\":");
             unescaped(out, catalogue.snapshot_id());
-            field(out, "as_of", &as_of);
-            field(out, "expires_at", &expires_at(as_of));
+            out.extend_from_slice(b",\"as_of\":");
+            unescaped(out, &at);
+            out.extend_from_slice(b",\"expires_at\":");
+            unescaped(out, &instant(expires_at(as_of)));
             out.extend_from_slice(b",\"recommendations\":[");
             self.recommendations(out, catalogue, &answer.chosen, asked);
             out.push(b']');
@@ -129,7 +132,7 @@ impl LaidRows {
         let found: Vec<_> = found.collect();
         if found.iter().all(Option::is_some) {
             for (chosen, row) in chosen.iter().zip(found.into_iter().flatten()) {
-                row.recommend(out, chosen, asked);
+                row.recommend(out, chosen, asked, &self.tags);
             }
             return;
         }
@@ -145,7 +148,7 @@ impl LaidRows {
                 }
                 row
             });
-            row.recommend(out, chosen, asked);
+            row.recommend(out, chosen, asked, &self.tags);
         }
         self.hold(state_id, day, new);
     }
@@ -227,7 +230,7 @@ impl LaidRow {
     }
 
     /// Writes the offer as one of an answer's.
-    fn recommend(&self, out: &mut Vec<u8>, chosen: &Chosen<'_>, asked: Asked<'_>) {
+    fn recommend(&self, out: &mut Vec<u8>, chosen: &Chosen<'_>, asked: Asked<'_>, tags: &Tags) {
         let Asked { query, lang, as_of } = asked;
         if chosen.rank > 1 {
             out.push(b',');
@@ -238,9 +241,12 @@ impl LaidRow {
         out.extend_from_slice(&self.json[..self.age]);
         write(out, &crate::rows::age(self.observed_at, as_of));
         out.extend_from_slice(&self.json[self.age..self.reason]);
-        field(out, "score", &chosen.score.map(Digits::from));
-        field(out, "tag", chosen.tag.text(lang));
-        field(out, "tag_code", &chosen.tag);
+        out.extend_from_slice(b",\"score\":");
+        match chosen.score {
+            Some(score) => unescaped(out, &Digits::from(score)),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(tags.of(chosen.tag, lang));
         out.extend_from_slice(b",\"reason\":");
         let (reason, reasons) = (&self.json[self.reason..self.reasons], &self.json[self.reasons..]);
         if chosen.claims.is_empty() {
@@ -267,6 +273,30 @@ impl LaidRow {
             }
         }
         out.push(b'}');
+    }
+}
+
+/// What an offer is in an answer, as its fields are written.
+#[derive(Debug)]
+struct Tags([[Vec<u8>; 2]; 4]);
+
+impl Default for Tags {
+    fn default() -> Self {
+        let tags = [Tag::Recommended, Tag::Alternative, Tag::Waits, Tag::Reference];
+        Self(tags.map(|tag| {
+            [Lang::Zh, Lang::En].map(|lang| {
+                let mut fields = Vec::new();
+                field(&mut fields, "tag", tag.text(lang));
+                field(&mut fields, "tag_code", &tag);
+                fields
+            })
+        }))
+    }
+}
+
+impl Tags {
+    fn of(&self, tag: Tag, lang: Lang) -> &[u8] {
+        &self.0[tag as usize][usize::from(lang == Lang::En)]
     }
 }
 

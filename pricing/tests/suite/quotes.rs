@@ -405,7 +405,9 @@ fn the_lowest_price_has_the_full_score() {
     let score = |text: &str| Some(text.to_owned());
     let two = vec![own("x", "1.50 CNY"), own("y", "1.5 CNY"), own("z", "2 CNY")];
     assert_eq!(scores(two), [score("100"), score("100"), score("75.0")]);
-    assert_eq!(scores(vec![own("x", "0 CNY"), own("z", "2 CNY")]), [score("100"), score("0")]);
+    let far = vec![own("x", "1 CNY"), own("y", "2 CNY"), own("z", "30 CNY")];
+    assert_eq!(scores(far), [score("100"), score("50.0"), score("3.3")]);
+    assert_eq!(scores(vec![own("x", "0 CNY"), own("z", "2 CNY")]), [score("100"), score("0.0")]);
 }
 
 /// As within one model: what the question says decides, not the price alone.

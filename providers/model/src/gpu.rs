@@ -127,7 +127,14 @@ impl GpuModel {
 }
 
 fn fold(text: &str) -> String {
-    text.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).flat_map(char::to_lowercase).collect()
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars().filter(|c| !matches!(c, ' ' | '-' | '_')) {
+        match c.is_ascii() {
+            true => folded.push(c.to_ascii_lowercase()),
+            false => folded.extend(c.to_lowercase()),
+        }
+    }
+    folded
 }
 
 /// A number of GPUs: whole, or a fraction of one (`1/6`).
