@@ -1,7 +1,7 @@
 //! The agent's side of the connection to the broker: authorisation, retries, fencing, the TTL.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use crate::{AgentError, tls};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Before a call is repeated since another one was answered.
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// Why the agent may not go on.
@@ -54,7 +56,7 @@ pub(crate) struct Link {
     epoch: AtomicU64,
     ttl: Duration,
     contact: Mutex<Instant>,
-    failing: AtomicBool,
+    failing: watch::Sender<bool>,
     closed: watch::Sender<Option<Closed>>,
 }
 
@@ -115,7 +117,7 @@ impl Link {
             epoch: AtomicU64::new(0),
             ttl: Duration::from_secs(bootstrap.agent_ttl_seconds.max(1)),
             contact: Mutex::new(Instant::now()),
-            failing: AtomicBool::new(false),
+            failing: watch::channel(false).0,
             closed: watch::channel(None).0,
         })
     }
@@ -169,7 +171,7 @@ impl Link {
 
     /// Whether the last thing heard of the broker was an error or nothing.
     pub(crate) fn failing(&self) -> bool {
-        self.failing.load(Ordering::Relaxed)
+        *self.failing.borrow()
     }
 
     fn close(&self, why: Closed) {
@@ -321,7 +323,7 @@ impl Link {
             match broken {
                 None => return Ok(body.into()),
                 Some(_) if self.moved(&called).await => {}
-                Some(error) => self.wait(call, &cause(&error), &mut pause).await?,
+                Some(error) => self.wait(call, &cause(&error), &mut pause, true).await?,
             }
         }
     }
@@ -337,7 +339,7 @@ impl Link {
                 return Err(LinkError::Closed(why));
             }
             let called = self.target();
-            let problem = match build(&called).send().await {
+            let (problem, answered) = match build(&called).send().await {
                 Ok(response) => {
                     let status = response.status();
                     // Its earlier port may be somebody else's by now, who knows no session.
@@ -347,7 +349,7 @@ impl Link {
                     if !status.is_server_error() {
                         *self.contact.lock().unwrap_or_else(PoisonError::into_inner) =
                             Instant::now();
-                        self.failing.store(false, Ordering::Relaxed);
+                        self.failing.send_if_modified(std::mem::take);
                     }
                     match status {
                         status if status.is_success() => return Ok(response),
@@ -357,9 +359,9 @@ impl Link {
                             return Err(LinkError::Closed(Closed::Fenced));
                         }
                         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                            status.to_string()
+                            (status.to_string(), true)
                         }
-                        status if status.is_server_error() => status.to_string(),
+                        status if status.is_server_error() => (status.to_string(), true),
                         status => {
                             let body = response.bytes().await.unwrap_or_default();
                             return Err(LinkError::Refused { call, status, body });
@@ -367,28 +369,41 @@ impl Link {
                     }
                 }
                 Err(_) if self.moved(&called).await => continue,
-                Err(error) => cause(&error),
+                Err(error) => (cause(&error), false),
             };
-            self.wait(call, &problem, &mut pause).await?;
+            self.wait(call, &problem, &mut pause, answered).await?;
         }
     }
 
+    // A call without an answer waits no longer than until another one has an answer: the broker is back, and what is
+    // bounded by the time in which it is there must not spend that on waiting for it. A call that was answered badly
+    // is a matter of its own.
     async fn wait(
         &self,
         call: &'static str,
         problem: &str,
         pause: &mut Pause,
+        answered: bool,
     ) -> Result<(), LinkError> {
         let pause = pause.next();
-        if self.failing.swap(true, Ordering::Relaxed) {
+        if self.failing.send_replace(true) {
             tracing::debug!(call, problem, ?pause, "call will be repeated");
         } else {
             // Once for each time the broker goes away.
             tracing::warn!(call, problem, "cannot reach the broker; will be repeated");
         }
-        let mut closed = self.closed.subscribe();
+        let (mut closed, mut failing) = (self.closed.subscribe(), self.failing.subscribe());
+        let pause = async {
+            // Where only this call fails, others must not make it a storm.
+            let least = pause.min(LEAST_PAUSE);
+            tokio::time::sleep(least).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause - least) => {}
+                _ = failing.wait_for(|failing| !failing), if !answered => {}
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep(pause) => Ok(()),
+            () = pause => Ok(()),
             why = closed.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| *why);
                 Err(LinkError::Closed(why.unwrap_or(Closed::Fenced)))
@@ -488,6 +503,43 @@ mod tests {
         let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let other = Target::new(&url, Some(&other.cert.pem())).unwrap();
         assert!(other.request(Method::GET, "poll").send().await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_an_answer_is_repeated_once_another_one_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let bootstrap = serde_json::json!({
+            "protocol": PROTOCOL_VERSION, "lease_id": "l", "node_id": "n", "lease_token": "t",
+            "broker_url": "http://127.0.0.1:1", "agent_ttl_seconds": 3600,
+        });
+        let bootstrap: Bootstrap = serde_json::from_value(bootstrap).unwrap();
+        let key = SessionKey::of_folder(folder.path()).unwrap();
+        let link = Link::new(folder.path(), &bootstrap, key).unwrap();
+        // Where the pauses have grown, each is between 2.5 and 5 seconds.
+        let waited = async |answered| {
+            let begun = Instant::now();
+            link.wait("outputs", "lost", &mut Pause(9), answered).await.unwrap();
+            begun.elapsed()
+        };
+        let heard = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(link.failing());
+            link.failing.send_if_modified(std::mem::take);
+        };
+        let (lost, refused, ()) = tokio::join!(waited(false), waited(true), heard);
+        assert!((1000..1100).contains(&lost.as_millis()), "{lost:?}");
+        assert!(refused >= MAX_PAUSE / 2, "{refused:?}");
+        // While others are answered all the time, it is no storm either.
+        let answers = async {
+            loop {
+                link.failing.send_if_modified(std::mem::take);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            waited = waited(false) => assert!(waited >= LEAST_PAUSE, "{waited:?}"),
+            () = answers => {}
+        }
     }
 
     #[test]
