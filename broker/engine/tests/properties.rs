@@ -177,3 +177,32 @@ proptest! {
         prop_assert!(world.live().is_empty());
     }
 }
+
+/// A surplus node's end was proven before the launch's late answer named it: the same instant is no second meter of
+/// the same name, and what nobody has seen again costs nothing more.
+#[test]
+fn a_late_answer_bills_no_node_that_was_seen_to_end() {
+    let mut world = World::new();
+    let ops = [
+        Op::Due(Fault::Surplus),
+        Op::Due(Fault::None),
+        Op::NodeEnds(1),
+        Op::Due(Fault::None),
+        Op::Answer(0),
+        Op::Answer(1),
+        Op::Due(Fault::None),
+        Op::Answer(1),
+        Op::Answer(0),
+        Op::After(3480, Fault::None),
+    ];
+    for op in &ops {
+        play(&mut world, op);
+    }
+    world.connected = false;
+    world.stop();
+    world.run_until(2 * HOUR, World::settled);
+    assert!(world.live().is_empty());
+    let of_it = world.segments.iter().filter(|segment| segment.id.contains("+node-2+"));
+    let billed: Vec<_> = of_it.map(|one| (one.start.to_string(), one.billed_micros())).collect();
+    assert_eq!(billed, [("2026-01-01T00:00:00Z".to_owned(), 120_000_000)]);
+}

@@ -90,7 +90,11 @@ impl Work<'_> {
         };
         let one = &lease.surplus[index];
         let stated = one.stated_price.filter(|price| price.currency == lease.price.price.currency);
-        let name = format!("{}+{}+{}", lease.id, one.node, one.since.as_microsecond());
+        let mut name = format!("{}+{}+{}", lease.id, one.node, one.since.as_microsecond());
+        // Its end can be proven and it can be named again within one instant: that is another meter.
+        if let Some(from) = one.billed_from {
+            name = format!("{name}+{}", from.as_microsecond());
+        }
         let bill = Bill {
             name: &name,
             workspace: &lease.workspace,
@@ -164,7 +168,8 @@ impl Work<'_> {
             }
         }
         if !nodes.is_empty() {
-            self.found_nodes(&Found { nodes, complete: false }, None)?;
+            let now = self.now();
+            self.found_nodes(&Found { nodes, complete: false }, Some(now))?;
         }
         self.conclude()
     }
@@ -197,7 +202,12 @@ impl Lease {
             let ended = if own { self.meter.stopped_at } else { ended };
             if let Some(stopped) = ended {
                 one.meter = Meter::default();
-                one.billed_only_from(stopped);
+                match state {
+                    // Named by a late answer: it is made sure of once more, and billed again only where a new read
+                    // shows it.
+                    None => one.billed_from = Some(stopped),
+                    Some(_) => one.billed_only_from(stopped),
+                }
             }
             self.surplus.push(one);
             self.surplus.len() - 1
