@@ -20,7 +20,7 @@ use crate::{AgentError, tls};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// Before a call is repeated since another one was answered.
+/// A call is not repeated sooner because another one was answered.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_REPLY_BYTES: usize = 64 << 20;
 

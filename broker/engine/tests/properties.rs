@@ -178,8 +178,8 @@ proptest! {
     }
 }
 
-/// A surplus node's end was proven before the launch's late answer named it: the same instant is no second meter of
-/// the same name, and what nobody has seen again costs nothing more.
+/// A surplus node's end was proven before an answer came that was read while it lived: what nobody has seen again
+/// costs nothing more.
 #[test]
 fn a_late_answer_bills_no_node_that_was_seen_to_end() {
     let mut world = World::new();

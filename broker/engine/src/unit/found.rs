@@ -66,12 +66,7 @@ impl Work<'_> {
                     // Beyond its own; or proven gone, and there again: it is to be ended, and
                     // proven gone, on its own.
                     back |= state.node == main && lease.surplus.iter().all(|one| one.node != main);
-                    // What may have been read before its end, and was answered after the proof of that, shows
-                    // nothing new.
-                    let ended = lease.surplus_ended.get(&state.node);
-                    let old =
-                        ended.is_some_and(|ended| read_at.is_none_or(|read_at| read_at <= *ended));
-                    lease.add_surplus(&state.node, (!old).then_some(state), now);
+                    lease.add_surplus(&state.node, Some((state, read_at)), now);
                 }
             }
             if back {

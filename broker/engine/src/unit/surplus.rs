@@ -168,6 +168,7 @@ impl Work<'_> {
             }
         }
         if !nodes.is_empty() {
+            // A listing of all nodes is taken in as it ends.
             let now = self.now();
             self.found_nodes(&Found { nodes, complete: false }, Some(now))?;
         }
@@ -188,18 +189,31 @@ impl Work<'_> {
 }
 
 impl Lease {
-    /// Takes note of a node beyond the one wanted.
-    pub(super) fn add_surplus(&mut self, node: &NodeId, state: Option<&NodeState>, now: Timestamp) {
+    /// Takes note of a node beyond the one wanted, and of what a read showed of it; the read was begun at an instant
+    /// that is `None` where its answer came out of turn.
+    pub(super) fn add_surplus(
+        &mut self,
+        node: &NodeId,
+        read: Option<(&NodeState, Option<Timestamp>)>,
+        now: Timestamp,
+    ) {
         let own = self.node.as_ref() == Some(node);
         if own && self.evidence.is_none() || crate::sabotage!(SurplusForgotten) {
             return;
         }
+        let ended = match own {
+            true => self.meter.stopped_at,
+            false => self.surplus_ended.get(node).copied(),
+        };
+        // What may have been read before its end, and is answered after the proof of that, shows nothing new.
+        let new = |read_at: Option<Timestamp>| {
+            ended.is_none_or(|ended| read_at.is_some_and(|read_at| read_at > ended))
+        };
+        let state = read.and_then(|(state, read_at)| new(read_at).then_some(state));
         let known = self.surplus.iter().position(|surplus| surplus.node == *node);
         let index = known.unwrap_or_else(|| {
             let requested = self.launched_at.unwrap_or(self.intended_at);
             let mut one = Surplus::new(node.clone(), &self.capabilities, requested, now);
-            let ended = self.surplus_ended.get(node).copied();
-            let ended = if own { self.meter.stopped_at } else { ended };
             if let Some(stopped) = ended {
                 one.meter = Meter::default();
                 match state {
