@@ -115,7 +115,21 @@ struct Count {
     gpus: u32,
     rows: usize,
     /// Where each region's classes begin, by its number, and where the last ones end.
-    starts: Vec<u32>,
+    starts: Vec<Start>,
+}
+
+/// Where adjoining classes, and their rows, begin.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    class: u32,
+    row: u32,
+}
+
+impl Start {
+    fn new(class: usize, row: usize) -> Self {
+        let place = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        Self { class: place(class), row: place(row) }
+    }
 }
 
 impl OfModel {
@@ -136,7 +150,7 @@ impl OfModel {
         };
         // Stable: shards, and the order within each, stay as they are.
         found.sort_by_key(key);
-        let mut counts: Vec<Count> = Vec::new();
+        let (mut counts, mut before): (Vec<Count>, _) = (Vec::new(), 0);
         for (at, (region, placed)) in found.iter().enumerate() {
             let class = &placed.bucket.class;
             let (form, gpus) = (class.form, class.count);
@@ -145,14 +159,14 @@ impl OfModel {
             }
             let Some(count) = counts.last_mut() else { continue };
             count.rows += placed.bucket.len();
-            let at = u32::try_from(at).unwrap_or(u32::MAX);
             // Regions without a class begin where the next one does.
             while count.starts.len() <= *region as usize {
-                count.starts.push(at);
+                count.starts.push(Start::new(at, before));
             }
+            before += placed.bucket.len();
         }
-        let ends: Vec<u32> = counts.iter().skip(1).map(|count| count.starts[0]).collect();
-        let last = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let ends: Vec<Start> = counts.iter().skip(1).map(|count| count.starts[0]).collect();
+        let last = Start::new(found.len(), before);
         for (count, end) in counts.iter_mut().zip(ends.into_iter().chain([last])) {
             count.starts.push(end);
         }
@@ -207,30 +221,40 @@ impl<'a> OfCount<'a> {
         &self.of.rows[placed.rows..placed.rows + placed.bucket.len()]
     }
 
-    /// Reads some classes and their first rows in one go: the waits for memory are then one wait. What comes after
-    /// as many as a question about one region has, memory that is read in order brings by itself.
-    pub(crate) fn fetch(&self, placed: &[Placed]) {
-        let (Some(first), Some(last)) = (placed.first(), placed.last()) else { return };
-        let rows = &self.of.rows[first.rows..last.rows + last.bucket.len()];
-        let classes = placed.iter().take(MOST_FETCHED).map(|placed| placed.bucket.start);
-        let rows = rows.iter().take(MOST_FETCHED).step_by(2).map(|row| row.at);
-        std::hint::black_box(classes.chain(rows).fold(0, u32::wrapping_add));
-    }
-
     /// The classes.
-    pub(crate) fn all(&self) -> &'a [Placed] {
+    pub(crate) fn all(&self) -> Classes<'a> {
         self.between(0, usize::MAX)
     }
 
     /// The classes of a region.
-    pub(crate) fn of_region(&self, region: u32) -> &'a [Placed] {
+    pub(crate) fn of_region(&self, region: u32) -> Classes<'a> {
         self.between(region as usize, region as usize + 1)
     }
 
-    fn between(&self, from: usize, to: usize) -> &'a [Placed] {
+    fn between(&self, from: usize, to: usize) -> Classes<'a> {
         let starts = self.count.map_or(&[][..], |count| &count.starts);
-        let Some(last) = starts.len().checked_sub(1) else { return &[] };
+        let Some(last) = starts.len().checked_sub(1) else { return Classes::default() };
         let (from, to) = (starts[from.min(last)], starts[to.min(last)]);
-        &self.of.placed[from as usize..to as usize]
+        Classes {
+            placed: &self.of.placed[from.class as usize..to.class as usize],
+            rows: &self.of.rows[from.row as usize..to.row as usize],
+        }
+    }
+}
+
+/// Adjoining classes and their rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Classes<'a> {
+    pub(crate) placed: &'a [Placed],
+    rows: &'a [Candidate],
+}
+
+impl Classes<'_> {
+    /// Reads some classes and their first rows in one go: the waits for memory are then one wait. What comes after
+    /// as many as a question about one region has, memory that is read in order brings by itself.
+    pub(crate) fn fetch(&self) {
+        let classes = self.placed.iter().take(MOST_FETCHED).map(|placed| placed.bucket.start);
+        let rows = self.rows.iter().take(MOST_FETCHED).step_by(2).map(|row| row.at);
+        std::hint::black_box(classes.chain(rows).fold(0, u32::wrapping_add));
     }
 }

@@ -205,12 +205,13 @@ impl<'a> Search<'a, '_> {
         let there = match &self.query.region {
             None => parts.all(),
             Some(region) => {
-                catalogue.region(region).map_or(&[][..], |region| parts.of_region(region))
+                let known = catalogue.region(region).map(|region| parts.of_region(region));
+                known.unwrap_or_default()
             }
         };
-        parts.fetch(there);
+        there.fetch();
         let mut looked_at = 0;
-        for placed in there {
+        for placed in there.placed {
             if wanted.is_none_or(|wanted| wanted == placed.shard) {
                 looked_at += placed.bucket.len();
                 self.bucket(catalogue, placed, parts.rows_of(placed));

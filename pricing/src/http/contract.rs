@@ -397,7 +397,7 @@ struct QuoteBody<'a> {
     disk_gib: Option<&'a RawValue>,
 }
 
-fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
+fn quote_request(body: &[u8]) -> Result<(Option<Cow<'_, str>>, Query), RequestError> {
     // A derived structure would also be read from an array.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(RequestError::new("body", Problem::NotAnObject));
@@ -442,8 +442,9 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
         let few = regions.filter(|regions| regions.len() <= 20);
         query.prefer_regions = few.ok_or(RequestError::new("prefer_regions", Problem::Text))?;
     }
-    query.zone = text("zone", body.zone)?;
-    query.country = text("country", body.country)?;
+    let owned = |field, raw| text(field, raw).map(|text| text.map(Cow::into_owned));
+    query.zone = owned("zone", body.zone)?;
+    query.country = owned("country", body.country)?;
     query.min_memory_mib =
         number("min_memory_mib", body.min_memory_mib, 1, u32::MAX)?.map(u64::from);
     query.min_vcpus = number("min_vcpus", body.min_vcpus, 1, u32::MAX)?;
@@ -467,22 +468,30 @@ fn quote_request(body: &[u8]) -> Result<(Option<String>, Query), RequestError> {
     // More than there is sense in asking for is not an error of the one who asks.
     let top_n = number("top_n", body.top_n, 1, u32::MAX)?.unwrap_or(5);
     query.top_n = (top_n as usize).min(MAX_TOP_N);
-    query.provider = text("provider", body.provider)?;
-    query.region = text("region", body.region)?;
+    query.provider = owned("provider", body.provider)?;
+    query.region = owned("region", body.region)?;
     Ok((text("gpu_model", body.gpu_model)?, query))
 }
 
-fn text(field: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, RequestError> {
+fn text<'a>(
+    field: &'static str,
+    raw: Option<&'a RawValue>,
+) -> Result<Option<Cow<'a, str>>, RequestError> {
     let Some(raw) = raw else { return Ok(None) };
-    let text = words(raw).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let text = words(raw).map(|text| match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+    });
+    let text = text.filter(|text| !text.is_empty());
     text.map(Some).ok_or(RequestError::new(field, Problem::Text))
 }
 
-/// A JSON text. Nearly every one stands there as it is, without escapes.
+/// A JSON text. Nearly every one stands there as it is, without escapes: it was read as JSON before.
 fn words(raw: &RawValue) -> Option<Cow<'_, str>> {
-    match serde_json::from_str(raw.get()) {
-        Ok(text) => Some(Cow::Borrowed(text)),
-        Err(_) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    match inner.contains('\\') {
+        false => Some(Cow::Borrowed(inner)),
+        true => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
     }
 }
 
