@@ -44,3 +44,17 @@ pub enum Evidence {
         at: Timestamp,
     },
 }
+
+impl Evidence {
+    /// The earliest instant for which it proves the end; `None` for reads that are not told.
+    pub fn proven_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::TerminalRead { at, .. }
+            | Self::Refused { at, .. }
+            | Self::NothingLaunched { at } => Some(*at),
+            Self::AbsentReads { reads, .. } | Self::FoundNothing { reads } => {
+                reads.first().copied()
+            }
+        }
+    }
+}

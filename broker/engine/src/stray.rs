@@ -169,10 +169,7 @@ impl Stray {
         let requested = lease.map_or(at, |lease| lease.launched_at.unwrap_or(lease.intended_at));
         let mut target = Surplus::new(state.node.clone(), capabilities, requested, at);
         // What its lease has already paid for is not paid twice.
-        let paid = lease.and_then(|lease| match lease.node.as_ref() == Some(&state.node) {
-            true => lease.meter.stopped_at,
-            false => lease.surplus_ended.get(&state.node).copied(),
-        });
+        let paid = lease.and_then(|lease| lease.paid_until(&state.node));
         if let Some(paid) = paid {
             target.meter = crate::meter::Meter::default();
             target.billed_only_from(paid);

@@ -107,7 +107,9 @@ impl Surplus {
             capabilities.states_times && self.meter.awaits_provider_start() && self.failures == 0;
         // One that cannot be ended for a while may begin to run, and to be billed, meanwhile.
         let look = self.failures % 3 == 2 && self.meter.started_at.is_none();
-        match self.acked || times_first || look {
+        // Whether one whose end was proven really is there again, and is billed, only a read tells.
+        let again = self.billed_from.is_some() && self.meter.started_at.is_none();
+        match self.acked || times_first || look || (again && self.failures == 0) {
             true => CallKind::Describe,
             false => CallKind::Terminate,
         }
@@ -166,7 +168,9 @@ impl Surplus {
     ) -> Option<Evidence> {
         match answer {
             Ok(state) if state.phase == NodePhase::Gone => {
-                self.observe(state, now);
+                if self.is_news(read_at) {
+                    self.observe(state, now);
+                }
                 self.meter.stop_after(self.seen_at, state.stopped_at, now);
                 Some(Evidence::TerminalRead {
                     node: self.node.clone(),
@@ -176,7 +180,9 @@ impl Surplus {
                 })
             }
             Ok(state) => {
-                self.observe(state, now);
+                if self.is_news(read_at) {
+                    self.observe(state, now);
+                }
                 self.absent_reads.clear();
                 let acked = self.acked && !(self.failures + 1).is_multiple_of(ASK_AGAIN);
                 let asked = self.acked;
@@ -205,6 +211,13 @@ impl Surplus {
                 None
             }
         }
+    }
+
+    /// Whether a read that was begun at an instant says something of it: of one whose end was proven before, only
+    /// one that was begun after that does.
+    fn is_news(&self, read_at: Option<Timestamp>) -> bool {
+        let since = self.billed_from.filter(|_| self.meter.started_at.is_none());
+        since.is_none_or(|since| read_at.is_some_and(|read_at| read_at > since))
     }
 
     fn later(

@@ -225,14 +225,12 @@ impl Look<'_> {
         let node = &seen.state.node;
         let Some(id) = &seen.lease else { return Ok(StrayCause::NoLease) };
         let Some(lease) = self.leases.get(id) else { return Ok(StrayCause::UnknownLease) };
-        let own = lease.node.as_ref() == Some(node);
-        let surplus = lease.surplus.iter().any(|one| one.node == *node);
         match lease.state {
             LeaseState::Intended | LeaseState::Launching | LeaseState::Unknown => {
                 Err(Verdict::InFlight)
             }
             LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => {
-                if surplus || (own && lease.evidence.is_none()) {
+                if lease.has(node) {
                     return Err(Verdict::Owned);
                 }
                 // A release of a lease that knows of no node: its launch is not resolved.
@@ -245,6 +243,7 @@ impl Look<'_> {
                 if self.listed_at < add(lease.since, self.capabilities.settle) {
                     return Err(Verdict::Settling);
                 }
+                let own = lease.node.as_ref() == Some(node);
                 let known = own || lease.surplus_ended.contains_key(node);
                 Ok(if known { StrayCause::Resurrected } else { StrayCause::LeftBehind })
             }
@@ -318,9 +317,14 @@ impl Look<'_> {
             let (at, capabilities) = (self.listed_at, self.capabilities);
             Stray::new(self.provider, &seen.state, label, about, capabilities, at)
         };
+        let paid = lease.and_then(|lease| lease.paid_until(&seen.state.node));
         let mut stray = match stray {
-            // A label that changed between two looks is looked at twice anew.
-            Some(known) if known.state == StrayState::Suspected && known.lease != seen.lease => {
+            // A label that changed between two looks, and a node that its lease had and paid for meanwhile, are
+            // looked at twice anew.
+            Some(known)
+                if known.state == StrayState::Suspected
+                    && (known.lease != seen.lease || paid > known.target.billed_from) =>
+            {
                 Stray::reopened(fresh(), known)
             }
             Some(known) if known.state == StrayState::Suspected => {
@@ -371,9 +375,11 @@ impl Look<'_> {
         } else if !self.may_end {
             // Told, and left as it is.
         } else if cause == StrayCause::Extra {
-            // Its lease has not ended: it takes care of the node, and pays for it.
+            // Its lease has not ended: it takes care of the node, and pays for it. Where it does not hear of it, the
+            // node is there at the next look, and is looked at twice anew.
             if let Some(id) = &seen.lease {
                 sweep.extra.push((id.clone(), seen.state.clone()));
+                stray.close(StrayState::Cleared, None, self.now);
             }
         } else {
             stray.state = StrayState::Ending;
@@ -442,7 +448,13 @@ impl Look<'_> {
         evidence: Evidence,
     ) -> Result<StrayStep, SweepRefused> {
         stray.close(StrayState::Cleared, Some(evidence), self.now);
-        let segments = stray.charge(self.now)?;
+        let lease = stray.lease.as_ref().and_then(|id| self.leases.get(id));
+        // What its lease has, or had after the first look, is on that one's bills.
+        let paid = lease.is_some_and(|lease| {
+            let node = stray.node();
+            lease.has(node) || lease.paid_until(node) > stray.target.billed_from
+        });
+        let segments = if paid { Vec::new() } else { stray.charge(self.now)? };
         let events = stray.event("node.ended", self.now).into_iter().collect();
         Ok(StrayStep { stray, segments, events })
     }

@@ -264,15 +264,16 @@ impl Unit {
 
     /// A listing shows nodes of a lease that has not ended and is not about to be launched: what a
     /// launch of unknown outcome made is taken, those beyond its own are ended as surplus, its own
-    /// one that was proven gone is ended and proven anew.
+    /// one that was proven gone is ended and proven anew. The listing was begun at `listed_at`.
     pub fn sighted(
         self,
         lease: &LeaseId,
         nodes: &[NodeState],
+        listed_at: Timestamp,
         context: &Context<'_>,
     ) -> Result<Step, StepError> {
         let mut work = self.work(context);
-        work.sighted(lease, nodes)?;
+        work.sighted(lease, nodes, listed_at)?;
         work.finish()
     }
 

@@ -274,6 +274,74 @@ fn a_terminal_row_in_the_list_settles_a_suspect_at_once() {
     assert_eq!(swept.strays[0].segments[0].project.as_str(), "p");
 }
 
+/// A node beyond the one wanted is paid for by its lease from when that has it: not by its stray as well.
+#[test]
+fn a_node_that_its_lease_took_over_is_on_one_bill() {
+    let with_own = || {
+        let own = Lease { node: Some(node_id(1)), ..lease(9, LeaseState::Booting, 0) };
+        Rows::with(vec![own])
+    };
+    let extra = list(vec![seen(2, Some(9), Some(-4000))]);
+    let mut ended = seen(2, Some(9), Some(-4000));
+    ended.state.phase = NodePhase::Gone;
+    ended.state.stopped_at = Some(at(70));
+    let ended = list(vec![ended]);
+    let billed = |swept: &Sweep| -> Vec<u64> {
+        let segments = swept.strays.iter().flat_map(|step| &step.segments);
+        segments.map(|segment| segment.billed_to_micros).collect()
+    };
+
+    // Handed over at the second look: the stray is closed, and has no bill.
+    let mut rows = with_own();
+    rows.look(&extra, 0);
+    let swept = rows.look(&extra, 60);
+    assert_eq!((swept.extra.len(), rows.state(2)), (1, Some(StrayState::Cleared)));
+    assert_eq!(rows.strays[&node_id(2)].cause, StrayCause::Extra);
+    for later in [&ended, &list(vec![]), &list(vec![])] {
+        let swept = rows.look(later, 120);
+        assert_eq!((billed(&swept), swept.strays.len()), (vec![], 0));
+    }
+    // Its lease did not hear of it: it is looked at twice anew.
+    let mut rows = with_own();
+    let looks = [0, 60, 120, 180];
+    let handed = looks.map(|now| rows.look(&extra, now).extra.len());
+    assert_eq!(handed, [0, 1, 0, 1]);
+
+    // Its lease found it by itself, and ended it, before the second look.
+    for shown in [&ended, &list(vec![])] {
+        let mut rows = with_own();
+        rows.look(&extra, 0);
+        let own = rows.leases.get_mut(&lease_id(9)).unwrap();
+        own.surplus_ended.insert(node_id(2), at(70));
+        let swept = [80, 120, 160].map(|now| rows.look(shown, now));
+        assert_eq!(rows.state(2), Some(StrayState::Cleared));
+        assert_eq!(swept.iter().flat_map(billed).count(), 0);
+    }
+    // Nobody else bills it.
+    let mut rows = with_own();
+    rows.look(&extra, 0);
+    assert_eq!(billed(&rows.look(&ended, 80)), [70_000_000]);
+}
+
+/// A node that came back twice is billed from its last proven end, whichever bill the time before is on.
+#[test]
+fn a_node_that_comes_back_again_is_billed_from_its_last_end() {
+    let mut own = Lease { node: Some(node_id(1)), ..lease(9, LeaseState::Released, 0) };
+    own.meter.start(Some(at(0)), at(0));
+    own.meter.stop(Some(at(100)), at(100));
+    own.surplus_ended.insert(node_id(1), at(210));
+    let mut rows = Rows::with(vec![own]);
+    rows.look(&list(vec![seen(1, Some(9), Some(0))]), 300);
+    assert_eq!(rows.strays[&node_id(1)].target.meter.started_at, Some(at(210)));
+
+    // It ended once more between two looks.
+    let own = rows.leases.get_mut(&lease_id(9)).unwrap();
+    own.surplus_ended.insert(node_id(1), at(400));
+    let swept = rows.look(&list(vec![seen(1, Some(9), Some(0))]), 500);
+    assert_eq!(swept.findings[0].verdict, Verdict::Suspected, "looked at twice anew");
+    assert_eq!(rows.strays[&node_id(1)].target.meter.started_at, Some(at(400)));
+}
+
 #[test]
 fn one_process_has_the_turn_until_its_time_is_over() {
     let row = SweeperState::new(ProviderId::new("sim").unwrap(), at(0));

@@ -4,7 +4,7 @@
 //! lease's. One process sweeps a provider at a time; two at once would be harmless, since every
 //! row has a version and a termination can be repeated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,16 +249,19 @@ impl Sweeper {
         let list = core.within(provider, "nodes", provider.nodes()).await?;
         let answered_at = now();
         let leases_read_at = now();
-        let labels: Vec<_> = list.nodes.iter().filter_map(|seen| seen.lease.clone()).collect();
-        let leases = match early {
-            Some(early) => early,
-            None => core.parts.store.leases(&labels).await?,
-        };
         let nodes = list.nodes.iter().map(|seen| seen.state.node.clone()).collect();
         let shown = StrayQuery { provider: Some(id.clone()), nodes: Some(nodes), open: false };
         let open = StrayQuery { provider: Some(id.clone()), nodes: None, open: true };
         let mut strays = core.parts.store.strays(&shown).await?;
         strays.extend(core.parts.store.strays(&open).await?);
+        // A node that is no longer shown may be one that its lease took over, and pays for.
+        let shown = list.nodes.iter().filter_map(|seen| seen.lease.clone());
+        let labels = shown.chain(strays.iter().filter_map(|stray| stray.lease.clone()));
+        let labels: BTreeSet<_> = labels.collect();
+        let leases = match early {
+            Some(early) => early,
+            None => core.parts.store.leases(&labels.into_iter().collect::<Vec<_>>()).await?,
+        };
         let look = Look {
             provider: id,
             deployment: &core.parts.deployment,
@@ -289,11 +292,12 @@ impl Sweeper {
         for (lease, state) in sweep.extra.iter().chain(&sweep.made) {
             sighted.entry(lease).or_default().push(state.clone());
         }
+        let listed_at = sweep.counts.listed_at;
         for (lease, nodes) in sighted {
             let Some(lease) = self.core.parts.store.lease(lease).await? else { continue };
             let id = lease.id.clone();
             let sight = self.core.step_to_end(lease.trial.clone(), false, move |unit, context| {
-                unit.sighted(&id, &nodes, context)
+                unit.sighted(&id, &nodes, listed_at, context)
             });
             if let Err(error) = sight.await {
                 // It is still there at the next sweep.

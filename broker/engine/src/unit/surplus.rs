@@ -132,7 +132,8 @@ impl Work<'_> {
         let now = self.now();
         let Some(lease) = &mut self.lease else { return Ok(()) };
         if let Some(one) = lease.surplus.iter().find(|one| one.node == *node) {
-            let stopped = one.meter.stopped_at.unwrap_or(now);
+            // One that was made sure of and not seen to run was billed up to its earlier end.
+            let stopped = one.meter.stopped_at.or(one.billed_from).unwrap_or(now);
             lease.surplus_ended.insert(node.clone(), stopped);
         }
         lease.surplus.retain(|surplus| surplus.node != *node);
@@ -145,7 +146,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    pub(super) fn sighted(&mut self, of: &LeaseId, nodes: &[NodeState]) -> Result<(), StepError> {
+    pub(super) fn sighted(
+        &mut self,
+        of: &LeaseId,
+        nodes: &[NodeState],
+        listed_at: Timestamp,
+    ) -> Result<(), StepError> {
         let Some(lease) = &self.lease else { return Ok(()) };
         let counts = match lease.state {
             LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => lease.node.is_some(),
@@ -168,9 +174,7 @@ impl Work<'_> {
             }
         }
         if !nodes.is_empty() {
-            // A listing of all nodes is taken in as it ends.
-            let now = self.now();
-            self.found_nodes(&Found { nodes, complete: false }, Some(now))?;
+            self.found_nodes(&Found { nodes, complete: false }, Some(listed_at))?;
         }
         self.conclude()
     }
@@ -201,10 +205,7 @@ impl Lease {
         if own && self.evidence.is_none() || crate::sabotage!(SurplusForgotten) {
             return;
         }
-        let ended = match own {
-            true => self.meter.stopped_at,
-            false => self.surplus_ended.get(node).copied(),
-        };
+        let ended = self.paid_until(node);
         // What may have been read before its end, and is answered after the proof of that, shows nothing new.
         let new = |read_at: Option<Timestamp>| {
             ended.is_none_or(|ended| read_at.is_some_and(|read_at| read_at > ended))
@@ -229,6 +230,20 @@ impl Lease {
         if let Some(state) = state {
             self.surplus[index].observe(state, now);
         }
+    }
+
+    /// Up to when a node's time is on this lease's bills: its last proven end, however often it came back.
+    pub(crate) fn paid_until(&self, node: &NodeId) -> Option<Timestamp> {
+        let proven = || self.evidence.as_ref().and_then(Evidence::proven_at);
+        let own = self.node.as_ref() == Some(node);
+        let first = own.then(|| self.meter.stopped_at.or_else(proven)).flatten();
+        first.max(self.surplus_ended.get(node).copied())
+    }
+
+    /// Whether a node is its own or one beyond that, and not proven to have ended.
+    pub(crate) fn has(&self, node: &NodeId) -> bool {
+        self.surplus.iter().any(|one| one.node == *node)
+            || (self.node.as_ref() == Some(node) && self.evidence.is_none())
     }
 
     /// No other node of it is known of or to be looked for.

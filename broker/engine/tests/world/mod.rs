@@ -270,7 +270,8 @@ impl World {
         let nodes: Vec<NodeState> =
             places.iter().filter_map(|place| self.view(&self.nodes[*place])).collect();
         assert_eq!(nodes.len(), places.len(), "they are there to be seen");
-        self.step(false, |unit, context| unit.sighted(&lease, &nodes, context)).unwrap();
+        let now = self.now;
+        self.step(false, |unit, context| unit.sighted(&lease, &nodes, now, context)).unwrap();
     }
 
     pub fn agent(&mut self, event: &AgentEvent) -> Result<(), StepError> {
