@@ -117,6 +117,7 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
         let segments = store.segments(&project(), &query).await?;
         Ok::<_, StoreError>((segments, store.budget(&project()).await?))
     })?;
+    wrong.extend(twice(&segments));
     let written = world.shelf.written();
     let mut spent = Decimal::ZERO;
     for lease in written.leases.values() {
@@ -173,6 +174,28 @@ fn books(world: &World, truth: &Truth, tally: &mut Tally) -> Result<Vec<Violatio
         }
     }
     Ok(wrong)
+}
+
+/// No instant of a node is on two bills: not of its lease and of a stray, nor of two that it made by coming back.
+fn twice(segments: &[(u64, UsageSegment)]) -> Vec<Violation> {
+    let taken_back: BTreeSet<&String> =
+        segments.iter().filter_map(|(_, one)| one.corrects.as_ref()).collect();
+    let mut spans: Vec<_> = segments
+        .iter()
+        .map(|(_, one)| one)
+        .filter(|one| one.corrects.is_none() && !taken_back.contains(&one.id))
+        .filter(|one| one.node.is_some() && one.start < one.end)
+        .map(|one| (&one.node, one.start, one.end, &one.id))
+        .collect();
+    spans.sort();
+    let pairs = spans.windows(2).filter(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2);
+    pairs
+        .map(|pair| {
+            let (node, start, end, id) = pair[1];
+            Invariant::Books
+                .broken(format_args!("{id}: {start} to {end} of {node:?} is on {} too", pair[0].3))
+        })
+        .collect()
 }
 
 /// What was charged of a node against the cloud's own meter, before the cloud's bill corrected
