@@ -183,7 +183,9 @@ fn twice(segments: &[(u64, UsageSegment)]) -> Vec<Violation> {
     let mut spans: Vec<_> = segments
         .iter()
         .map(|(_, one)| one)
-        .filter(|one| one.corrects.is_none() && !taken_back.contains(&one.id))
+        // What the cloud's bill put right is held against that bill.
+        .filter(|one| one.corrects.is_none() && one.usage_record.is_none())
+        .filter(|one| !taken_back.contains(&one.id))
         .filter(|one| one.node.is_some() && one.start < one.end)
         .map(|one| (&one.node, one.start, one.end, &one.id))
         .collect();
