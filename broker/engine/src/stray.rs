@@ -197,8 +197,12 @@ impl Stray {
     /// Begins anew with a node that was settled before: what was billed stays billed.
     pub(crate) fn reopened(mut fresh: Self, old: &Self) -> Self {
         fresh.version = old.version;
-        let floor = fresh.target.billed_from.max(old.target.meter.stopped_at);
-        if let (StrayState::Ended, Some(floor)) = (old.state, floor) {
+        // One that ended by itself before anything was done is billed too, where nobody else did.
+        let billed = old.state == StrayState::Ended || old.target.meter.charged_micros > 0;
+        let ended = old.target.meter.stopped_at.filter(|_| billed);
+        let floor = fresh.target.billed_from.max(old.target.billed_from).max(ended);
+        if let Some(floor) = floor.filter(|floor| Some(*floor) > fresh.target.billed_from || billed)
+        {
             fresh.target.meter = crate::meter::Meter::default();
             fresh.target.billed_only_from(floor);
             fresh.cause = StrayCause::Resurrected;

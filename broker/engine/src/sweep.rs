@@ -139,8 +139,8 @@ pub struct Sweep {
     pub findings: Vec<Finding>,
     /// Strays that changed, with their bills and their audit.
     pub strays: Vec<StrayStep>,
-    /// Nodes of open leases that own others: their units end them.
-    pub extra: Vec<(LeaseId, NodeState)>,
+    /// Nodes of open leases that own others, and up to when they were billed as strays: their units end them.
+    pub extra: Vec<(LeaseId, NodeState, Option<Timestamp>)>,
     /// Nodes that launches of unknown outcome made: their units take them.
     pub made: Vec<(LeaseId, NodeState)>,
     /// When a second look is due, if one is.
@@ -378,7 +378,8 @@ impl Look<'_> {
             // Its lease has not ended: it takes care of the node, and pays for it. Where it does not hear of it, the
             // node is there at the next look, and is looked at twice anew.
             if let Some(id) = &seen.lease {
-                sweep.extra.push((id.clone(), seen.state.clone()));
+                let billed = stray.target.billed_from;
+                sweep.extra.push((id.clone(), seen.state.clone(), billed));
                 stray.close(StrayState::Cleared, None, self.now);
             }
         } else {

@@ -264,11 +264,12 @@ impl Unit {
 
     /// A listing shows nodes of a lease that has not ended and is not about to be launched: what a
     /// launch of unknown outcome made is taken, those beyond its own are ended as surplus, its own
-    /// one that was proven gone is ended and proven anew. The listing was begun at `listed_at`.
+    /// one that was proven gone is ended and proven anew. The listing was begun at `listed_at`; with each
+    /// node comes up to when it was billed as nobody's.
     pub fn sighted(
         self,
         lease: &LeaseId,
-        nodes: &[NodeState],
+        nodes: &[(NodeState, Option<Timestamp>)],
         listed_at: Timestamp,
         context: &Context<'_>,
     ) -> Result<Step, StepError> {

@@ -317,10 +317,15 @@ fn a_node_that_its_lease_took_over_is_on_one_bill() {
         assert_eq!(rows.state(2), Some(StrayState::Cleared));
         assert_eq!(swept.iter().flat_map(billed).count(), 0);
     }
-    // Nobody else bills it.
+    // Nobody else bills it; and when it comes back, its lease takes it over from there on.
     let mut rows = with_own();
     rows.look(&extra, 0);
     assert_eq!(billed(&rows.look(&ended, 80)), [70_000_000]);
+    for (first, second) in [(200, 260), (320, 380)] {
+        assert!(rows.look(&extra, first).extra.is_empty());
+        let handed = rows.look(&extra, second).extra;
+        assert_eq!(handed[0].2, Some(at(70)), "though it was not heard of before");
+    }
 }
 
 /// A node that came back twice is billed from its last proven end, whichever bill the time before is on.
@@ -516,7 +521,7 @@ proptest! {
                     prop_assert!(stray.owner.is_some());
                 }
             }
-            for (id, state) in &swept.extra {
+            for (id, state, _) in &swept.extra {
                 let lease = &rows.leases[id];
                 prop_assert!(!lease.state.is_terminal() && lease.node.is_some());
                 let own = lease.node.as_ref() == Some(&state.node) && lease.evidence.is_none();

@@ -281,16 +281,19 @@ impl Sweeper {
 
     /// Makes a sweep durable.
     async fn take_in(&self, row: &mut SweeperState, sweep: &Sweep) -> Result<(), SweepError> {
-        for (lease, state) in &sweep.extra {
+        for (lease, state, _) in &sweep.extra {
             tracing::error!(
                 lease.id = %lease, node.id = %state.node,
                 "A lease has a node beyond the one wanted; it is ended"
             );
         }
         // All nodes of a lease at once: on which of them its agent runs decides which one it keeps.
-        let mut sighted: BTreeMap<&LeaseId, Vec<NodeState>> = BTreeMap::new();
-        for (lease, state) in sweep.extra.iter().chain(&sweep.made) {
-            sighted.entry(lease).or_default().push(state.clone());
+        let mut sighted: BTreeMap<&LeaseId, Vec<(NodeState, Option<Timestamp>)>> = BTreeMap::new();
+        for (lease, state, billed) in &sweep.extra {
+            sighted.entry(lease).or_default().push((state.clone(), *billed));
+        }
+        for (lease, state) in &sweep.made {
+            sighted.entry(lease).or_default().push((state.clone(), None));
         }
         let listed_at = sweep.counts.listed_at;
         for (lease, nodes) in sighted {

@@ -149,10 +149,10 @@ impl Work<'_> {
     pub(super) fn sighted(
         &mut self,
         of: &LeaseId,
-        nodes: &[NodeState],
+        nodes: &[(NodeState, Option<Timestamp>)],
         listed_at: Timestamp,
     ) -> Result<(), StepError> {
-        let Some(lease) = &self.lease else { return Ok(()) };
+        let Some(lease) = &mut self.lease else { return Ok(()) };
         let counts = match lease.state {
             LeaseState::Booting | LeaseState::Ready | LeaseState::Releasing => lease.node.is_some(),
             // Its launch made it.
@@ -164,8 +164,20 @@ impl Work<'_> {
         if lease.id != *of || !counts {
             return Ok(());
         }
-        let nodes: Vec<NodeState> =
-            nodes.iter().filter(|state| state.phase != NodePhase::Gone).cloned().collect();
+        for (state, billed) in nodes {
+            if let Some(billed) = billed
+                && !lease.has(&state.node)
+            {
+                let ended = lease.surplus_ended.entry(state.node.clone()).or_insert(*billed);
+                *ended = (*ended).max(*billed);
+            }
+        }
+        let nodes: Vec<NodeState> = nodes
+            .iter()
+            .map(|(state, _)| state)
+            .filter(|state| state.phase != NodePhase::Gone)
+            .cloned()
+            .collect();
         let resolved = lease.node.is_some();
         for state in &nodes {
             let own = self.lease.as_ref().and_then(|lease| lease.node.as_ref());

@@ -267,8 +267,8 @@ impl World {
     /// A list shows these nodes, by their places.
     pub fn sight(&mut self, places: &[usize]) {
         let lease = self.lease().id.clone();
-        let nodes: Vec<NodeState> =
-            places.iter().filter_map(|place| self.view(&self.nodes[*place])).collect();
+        let nodes = places.iter().filter_map(|place| self.view(&self.nodes[*place]));
+        let nodes: Vec<_> = nodes.map(|state| (state, None)).collect();
         assert_eq!(nodes.len(), places.len(), "they are there to be seen");
         let now = self.now;
         self.step(false, |unit, context| unit.sighted(&lease, &nodes, now, context)).unwrap();
