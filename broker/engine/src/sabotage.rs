@@ -57,13 +57,15 @@ pub enum Sabotage {
     EpochNotChecked,
     /// The provider's bill is read, and corrects nothing.
     BillIgnored,
+    /// A node that its lease took over is billed as nobody's too.
+    BilledTwice,
     /// A process that starts takes the calls of the others for lost, though they live.
     LivingTakenForLost,
 }
 
 impl Sabotage {
     /// Every defect.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::RelaunchWithoutFind,
         Self::FreshTokenPerRetry,
         Self::ReleaseWithoutEvidence,
@@ -89,6 +91,7 @@ impl Sabotage {
         Self::NodeSavedAfterWait,
         Self::EpochNotChecked,
         Self::BillIgnored,
+        Self::BilledTwice,
         Self::LivingTakenForLost,
     ];
 

@@ -201,8 +201,7 @@ impl Stray {
         let billed = old.state == StrayState::Ended || old.target.meter.charged_micros > 0;
         let ended = old.target.meter.stopped_at.filter(|_| billed);
         let floor = fresh.target.billed_from.max(old.target.billed_from).max(ended);
-        if let Some(floor) = floor.filter(|floor| Some(*floor) > fresh.target.billed_from || billed)
-        {
+        if let (true, Some(floor)) = (floor > fresh.target.billed_from || billed, floor) {
             fresh.target.meter = crate::meter::Meter::default();
             fresh.target.billed_only_from(floor);
             fresh.cause = StrayCause::Resurrected;

@@ -375,12 +375,9 @@ impl Look<'_> {
         } else if !self.may_end {
             // Told, and left as it is.
         } else if cause == StrayCause::Extra {
-            // Its lease has not ended: it takes care of the node, and pays for it. Where it does not hear of it, the
-            // node is there at the next look, and is looked at twice anew.
+            // Its lease has not ended: it takes care of the node, and pays for it.
             if let Some(id) = &seen.lease {
-                let billed = stray.target.billed_from;
-                sweep.extra.push((id.clone(), seen.state.clone(), billed));
-                stray.close(StrayState::Cleared, None, self.now);
+                sweep.extra.push((id.clone(), seen.state.clone(), stray.target.billed_from));
             }
         } else {
             stray.state = StrayState::Ending;
@@ -451,10 +448,11 @@ impl Look<'_> {
         stray.close(StrayState::Cleared, Some(evidence), self.now);
         let lease = stray.lease.as_ref().and_then(|id| self.leases.get(id));
         // What its lease has, or had after the first look, is on that one's bills.
-        let paid = lease.is_some_and(|lease| {
-            let node = stray.node();
-            lease.has(node) || lease.paid_until(node) > stray.target.billed_from
-        });
+        let paid = !crate::sabotage!(BilledTwice)
+            && lease.is_some_and(|lease| {
+                let node = stray.node();
+                lease.has(node) || lease.paid_until(node) > stray.target.billed_from
+            });
         let segments = if paid { Vec::new() } else { stray.charge(self.now)? };
         let events = stray.event("node.ended", self.now).into_iter().collect();
         Ok(StrayStep { stray, segments, events })

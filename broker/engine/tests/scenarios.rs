@@ -71,33 +71,6 @@ fn an_incomplete_listing_proves_nothing() {
     }
 }
 
-/// A listing was read while the wanted node lived, and comes in after the proof of its end, while others are still
-/// looked for: it shows nothing new, and nothing more of the node is billed.
-#[test]
-fn a_late_listing_bills_no_wanted_node_that_was_seen_to_end() {
-    let mut world = World::new();
-    world.wake(Fault::None);
-    world.crash(Fault::None);
-    let late = world.pending.remove(0);
-    assert!(matches!(&late.outcome, Outcome::Find(Ok(found)) if found.nodes.len() == 1));
-    world.crash(Fault::None);
-    world.answer(0);
-    world.stop();
-    world.run_until(MINUTE, |w| w.lease().evidence.is_some());
-    assert!(!world.lease_state().is_terminal(), "others may still show up");
-    // That it ended once more shows by its absence only.
-    world.shown_after_end = Duration::ZERO;
-    let node = world.nodes[0].id.clone();
-    world.pending.insert(0, late);
-    world.answer(0);
-    assert!(world.lease().surplus.iter().any(|one| one.node == node), "it is made sure of");
-    world.run_until(HOUR, World::settled);
-    assert!(world.live().is_empty());
-    let lived = world.nodes[0].gone.unwrap().duration_since(world.nodes[0].created);
-    let billed: i64 = world.segments.iter().map(runwhere_engine::UsageSegment::billed_micros).sum();
-    assert_eq!(i128::from(billed), lived.as_micros());
-}
-
 #[test]
 fn an_answer_of_an_earlier_lease_does_not_touch_the_present_one() {
     let mut world = World::new();

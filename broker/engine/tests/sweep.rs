@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use runwhere_engine::{
-    AgentSession, Claim, Evidence, Lease, LeaseState, Look, Meter, Policy, PriceSnapshot, Stray,
-    StrayCause, StrayState, Surplus, Sweep, SweepCounts, SweepRefused, SweeperState, Verdict,
-    sweep,
+    AgentSession, CallKind, Claim, Evidence, Lease, LeaseState, Look, Meter, Policy, PriceSnapshot,
+    Stray, StrayCause, StrayState, Surplus, Sweep, SweepCounts, SweepRefused, SweeperState,
+    Verdict, sweep,
 };
 use runwhere_model::{
     Bootstrapping, Capabilities, Currency, Deadman, DeploymentId, GpuCount, HourlyPrice, Identity,
@@ -291,26 +291,18 @@ fn a_node_that_its_lease_took_over_is_on_one_bill() {
         segments.map(|segment| segment.billed_to_micros).collect()
     };
 
-    // Handed over at the second look: the stray is closed, and has no bill.
+    // Handed over at the second look, and again where its lease did not hear of it.
     let mut rows = with_own();
-    rows.look(&extra, 0);
-    let swept = rows.look(&extra, 60);
-    assert_eq!((swept.extra.len(), rows.state(2)), (1, Some(StrayState::Cleared)));
+    let handed = [0, 60, 120].map(|now| rows.look(&extra, now).extra.len());
+    assert_eq!(handed, [0, 1, 1]);
     assert_eq!(rows.strays[&node_id(2)].cause, StrayCause::Extra);
-    for later in [&ended, &list(vec![]), &list(vec![])] {
-        let swept = rows.look(later, 120);
-        assert_eq!((billed(&swept), swept.strays.len()), (vec![], 0));
-    }
-    // Its lease did not hear of it: it is looked at twice anew.
-    let mut rows = with_own();
-    let looks = [0, 60, 120, 180];
-    let handed = looks.map(|now| rows.look(&extra, now).extra.len());
-    assert_eq!(handed, [0, 1, 0, 1]);
 
-    // Its lease found it by itself, and ended it, before the second look.
-    for shown in [&ended, &list(vec![])] {
+    // Its lease ended it: after it was handed over, or because it had found it by itself.
+    for (looks, shown) in [(1, &ended), (2, &ended), (1, &list(vec![])), (2, &list(vec![]))] {
         let mut rows = with_own();
-        rows.look(&extra, 0);
+        for look in 0..looks {
+            rows.look(&extra, 60 * look);
+        }
         let own = rows.leases.get_mut(&lease_id(9)).unwrap();
         own.surplus_ended.insert(node_id(2), at(70));
         let swept = [80, 120, 160].map(|now| rows.look(shown, now));
@@ -321,10 +313,26 @@ fn a_node_that_its_lease_took_over_is_on_one_bill() {
     let mut rows = with_own();
     rows.look(&extra, 0);
     assert_eq!(billed(&rows.look(&ended, 80)), [70_000_000]);
-    for (first, second) in [(200, 260), (320, 380)] {
-        assert!(rows.look(&extra, first).extra.is_empty());
-        let handed = rows.look(&extra, second).extra;
-        assert_eq!(handed[0].2, Some(at(70)), "though it was not heard of before");
+    assert!(rows.look(&extra, 200).extra.is_empty());
+    for now in [260, 320] {
+        assert_eq!(rows.look(&extra, now).extra[0].2, Some(at(70)));
+    }
+}
+
+/// Whether a node whose end was proven really is there again, only a read tells that was begun after the proof.
+#[test]
+fn a_node_that_is_made_sure_of_is_billed_where_a_new_read_shows_it() {
+    let policy = Policy::default();
+    // One that states times is read for these anyway.
+    let cloud = Capabilities { states_times: false, ..capabilities() };
+    let running = Ok(seen(1, Some(9), Some(0)).state);
+    for (read_at, begun) in [(None, None), (Some(at(100)), None), (Some(at(101)), Some(at(100)))] {
+        let mut one = Surplus::new(node_id(1), &cloud, at(0), at(200));
+        one.billed_from = Some(at(100));
+        assert_eq!(one.next_call(&cloud), CallKind::Describe);
+        assert!(one.described(&running, read_at, &cloud, &policy, at(210)).is_none());
+        assert_eq!(one.meter.started_at, begun, "{read_at:?}");
+        assert_eq!(one.next_call(&cloud), CallKind::Terminate, "it is ended at once");
     }
 }
 
